@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type FilterCondition, groupsOf } from "../core/mail/filter-condition.ts";
+import type { FilterCondition } from "../core/mail/filter-condition.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { type Sentence, sentence } from "../core/sentences.ts";
 import { campaignTemplate, completeCancellation, pauseCampaign } from "../operations/mail/campaign-control.ts";
@@ -24,7 +24,6 @@ import {
   withdrawCancelled,
 } from "../store/mail/campaigns/campaign-runs.ts";
 import { findFilter } from "../store/mail/contacts/filters.ts";
-import { findMissingGroup } from "../store/mail/contacts/groups.ts";
 import { announceMail } from "../store/mail/queue/queue.ts";
 import { readBatchProgress } from "../store/mail/sends/batches.ts";
 import type { StoredTemplate } from "../store/mail/sends/messages.ts";
@@ -119,11 +118,12 @@ export class CampaignRunner {
     const { db, observe } = this.#options;
     const { campaignNumid } = due;
     const start = await this.#prepare(due);
-    if (!start.ok) {
+    const begun = start.ok ? await beginCampaign(db, due, start.value) : start;
+    if (!begun.ok) {
       // A person has to look at it; letting it go on tries again.
-      await pauseCampaign(db, campaignNumid, start.error);
-      observe({ kind: "campaign-not-started", level: "warn", campaign: campaignNumid, reason: start.error.message });
-    } else if (await beginCampaign(db, due, start.value)) {
+      await pauseCampaign(db, campaignNumid, begun.error);
+      observe({ kind: "campaign-not-started", level: "warn", campaign: campaignNumid, reason: begun.error.message });
+    } else if (begun.value) {
       observe({ kind: "campaign-started", level: "info", campaign: campaignNumid });
     }
   }
@@ -161,17 +161,14 @@ export class CampaignRunner {
       : sentence("content-judged", { score: scan.score.toFixed(1) });
   }
 
-  /** @returns refused where a filter or a group is gone: what does without a removed group may be for everybody then */
   async #readAudience({ instanceId, groups, filters }: DueCampaign): Promise<Result<FilterCondition, Sentence>> {
-    const { db } = this.#options;
     const any: FilterCondition[] = groups.map((group) => ({ group }));
     for (const id of filters) {
-      const filter = await findFilter(db, instanceId, id);
+      const filter = await findFilter(this.#options.db, instanceId, id);
       if (filter === undefined) return refuse(sentence("filter-gone", { filter: id }));
       any.push(filter.condition);
     }
-    const group = await findMissingGroup(db, instanceId, groupsOf({ any }));
-    return group === undefined ? ok({ any }) : refuse(sentence("group-gone", { group }));
+    return ok({ any });
   }
 
   async #watchBounces({ instanceId, campaignNumid, eeid, judged }: CampaignUnderWay): Promise<void> {

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
+import { ok } from "../../services/core/result.ts";
 import { sentence } from "../../services/core/sentences.ts";
 import { CampaignRunner } from "../../services/delivery/campaign-runner.ts";
 import {
@@ -176,12 +177,12 @@ describe("gathering a campaign's recipients", () => {
     await saveCampaignMessage(db, { instanceId, numid }, due, "ana");
     const outdated = { audience: { any: [] }, senderDomain: DOMAIN, now: new Date() };
     const before = campaignTemplate(due, due, { subject: "before", html: "before" });
-    expect(await beginCampaign(db, due, { ...outdated, template: before })).toBe(false);
+    expect(await beginCampaign(db, due, { ...outdated, template: before })).toEqual(ok(false));
     due = (await claimDueCampaign(db))!;
     const template = campaignTemplate(due, due, { subject: "Hi", html: "<p>XYZNOMBREXYZ</p>" });
     const start = { template, senderDomain: DOMAIN, audience: { any: [{ group: "all" }] }, now: new Date() };
-    expect(await beginCampaign(db, due, start)).toBe(true);
-    expect(await beginCampaign(db, due, start)).toBe(false);
+    expect(await beginCampaign(db, due, start)).toEqual(ok(true));
+    expect(await beginCampaign(db, due, start)).toEqual(ok(false));
     await db.raw(
       `with added as (insert into contacts (instance_id, email, email_key) values (?, 'late@example.net', 'late@example.net')
          returning id)

@@ -1,7 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { validateAddress } from "../../core/mail/address.ts";
-import type { FilterCondition } from "../../core/mail/filter-condition.ts";
+import { type FilterCondition, groupsOf } from "../../core/mail/filter-condition.ts";
 import { senderKey } from "../../core/mail/guard/sending-limits.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import {
   beginGathering,
@@ -17,6 +19,7 @@ import {
   noteGathered,
   noteWaiting,
 } from "../../store/mail/campaigns/campaign-runs.ts";
+import { findMissingGroup } from "../../store/mail/contacts/groups.ts";
 import { addGatheringBatch, endGathering } from "../../store/mail/sends/batches.ts";
 import { addMessages, loadMessage, type StoredTemplate } from "../../store/mail/sends/messages.ts";
 import { inTransaction } from "../../store/transactions.ts";
@@ -39,12 +42,19 @@ export interface CampaignStart {
 /**
  * Starts a campaign: its batch and message are stored, and its recipients noted as they are at this moment, in one
  * transaction. Queueing them follows, portion by portion (`gatherPortion`).
- * @returns false when it was paused, cancelled, started or written anew in the meantime
+ * @returns false when it was paused, cancelled, started or written anew in the meantime; refused where a group of its
+ *   audience is gone: who was kept out by it would get it
  */
-export async function beginCampaign(db: Db, send: DueCampaign, start: CampaignStart): Promise<boolean> {
+export async function beginCampaign(
+  db: Db,
+  send: DueCampaign,
+  start: CampaignStart,
+): Promise<Result<boolean, Sentence>> {
   const { campaignNumid, instanceId, creator } = send;
   return db.transaction(async (transaction) => {
-    if (!(await lockClaimedCampaign(transaction, send))) return false;
+    if (!(await lockClaimedCampaign(transaction, send))) return ok(false);
+    const group = await findMissingGroup(transaction, instanceId, groupsOf(start.audience), { keep: true });
+    if (group !== undefined) return refuse(sentence("group-gone", { group }));
     const eeid = randomUUID();
     await addGatheringBatch(transaction, { eeid, instanceId, campaignNumid, creator });
     const [messageId] = await addMessages(transaction, [
@@ -59,7 +69,7 @@ export async function beginCampaign(db: Db, send: DueCampaign, start: CampaignSt
     ]);
     const recipients = await noteCampaignRecipients(transaction, send, start);
     await beginGathering(transaction, send, { eeid, messageId: messageId!, recipients });
-    return true;
+    return ok(true);
   });
 }
 

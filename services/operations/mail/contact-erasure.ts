@@ -29,6 +29,7 @@ import { lockAddress } from "../../store/mail/contacts/contacts.ts";
 import { hasObjected, keepErased, removeSuppression } from "../../store/mail/contacts/suppressions.ts";
 import { addressKeyOf } from "../../store/mail/events/event-copies.ts";
 import { announceStop } from "../../store/mail/queue/queue.ts";
+import { takeRecipientsOff } from "../../store/mail/queue/single-deliveries.ts";
 import type { StoredMailbox, StoredTemplate } from "../../store/mail/sends/messages.ts";
 import { inTransaction } from "../../store/transactions.ts";
 
@@ -59,7 +60,7 @@ export async function eraseAddress(
   address: EmailAddress,
   options: { readonly keepOut?: boolean } = {},
 ): Promise<Erasure> {
-  const erased = await inTransaction(db, async (transaction) => {
+  const { unsent, ...erased } = await inTransaction(db, async (transaction) => {
     await lockAddress(transaction, instanceId, address.key);
     const given = await findGivenEmail(transaction, instanceId, address.key);
     const spellings = [
@@ -78,8 +79,10 @@ export async function eraseAddress(
     if (subject.contactId !== null) await removeConversions(transaction, instanceId, subject.contactId);
     const removed = await removeContact(transaction, instanceId, address.key);
     if (suppressed || objected || options.keepOut) await keepErased(transaction, instanceId, address.key);
-    return { ...removed, events, messages, suppressed };
+    return { ...removed, events, messages: messages.removed, suppressed, unsent: messages.unsent };
   });
+  // By itself: workers prolong all of their leases at once, and are not to wait for all that an erasure reads.
+  await db.transaction((transaction) => takeRecipientsOff(transaction, instanceId, unsent));
   await announceStop(db);
   return erased;
 }
@@ -92,15 +95,19 @@ export function isNothing({ contacts, events, messages, whitelisted, suppressed 
 /**
  * Removes an address from everything that was sent to it: its deliveries with their archives and reports, and its
  * name in messages that went to others as well.
- * @returns how many deliveries were removed
+ * @returns how many deliveries were removed, and the partitions of those that had not been sent, with the copies of them:
+ *   each as often as it had some
  */
-async function eraseFromMessages(transaction: Transaction, subject: ErasureSubject): Promise<number> {
+async function eraseFromMessages(
+  transaction: Transaction,
+  subject: ErasureSubject,
+): Promise<{ readonly removed: number; readonly unsent: readonly number[] }> {
   const reports = await findReportsNaming(transaction, subject);
   const removed = await removeDeliveries(transaction, subject);
   const messageIds = [...new Set(removed.map(({ messageId }) => messageId))].sort((a, b) => a - b);
   const shared = await removeAbandonedMessages(transaction, subject.instanceId, messageIds);
   const addressed = new Set(removed.filter(({ role }) => role === "to").map(({ messageId }) => messageId));
-  await cancelCopies(
+  const copies = await cancelCopies(
     transaction,
     subject.instanceId,
     shared.filter((id) => addressed.has(id)),
@@ -110,7 +117,8 @@ async function eraseFromMessages(transaction: Transaction, subject: ErasureSubje
   for (const id of [...naming, ...reports]) await redactMessage(transaction, id, subject);
   await removeFeedback(transaction, subject);
   await removeFromSandbox(transaction, subject);
-  return removed.length;
+  const queued = removed.filter(({ state }) => state === "queued").map(({ partitionId }) => partitionId);
+  return { removed: removed.length, unsent: [...queued, ...copies] };
 }
 
 async function redactMessage(transaction: Transaction, id: number, subject: ErasureSubject): Promise<void> {

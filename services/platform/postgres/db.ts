@@ -26,7 +26,7 @@ const LIVELINESS = {
   connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
 } as const;
 
-/** To PostgreSQL such a plan costs so much that it would compile it. */
+/** A plan that has to read a table whole after all is then so dear that PostgreSQL would compile it: hence `jit`. */
 const BY_INDEX = "set enable_seqscan = off; set jit = off";
 
 /**
@@ -63,8 +63,17 @@ export function openDb(
       createTimeoutMillis: poolTimeoutMs,
       afterCreate: (connection: pg.Client, done: (error?: Error) => void) => {
         options.statements?.follow(connection);
-        const planned = options.byIndex && !options.pooled ? connection.query(BY_INDEX) : Promise.resolve();
-        planned.then(() => traceConnection(connection)).then(() => done(), done);
+        const settings = options.byIndex && !options.pooled ? connection.query(BY_INDEX) : Promise.resolve();
+        settings
+          .then(() => traceConnection(connection))
+          .then(
+            () => done(),
+            (error) => {
+              // knex forgets a connection that it cannot have, and leaves it open.
+              connection.end().catch(silent);
+              done(error);
+            },
+          );
       },
     },
     acquireConnectionTimeout: poolTimeoutMs,

@@ -3,7 +3,6 @@ import { type MessageDescription, messageTerms } from "../../../core/mail/messag
 import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { removeAttempts } from "../attempts/attempts.ts";
 import { allowedDomains } from "../instances/instances.ts";
-import { takeRecipientsOff } from "../queue/single-deliveries.ts";
 import type { StoredTemplate } from "../sends/messages.ts";
 import { forgetDeliveries, tellCancelled } from "../tracking/event-feed.ts";
 
@@ -51,12 +50,6 @@ export async function removeDeliveries(transaction: Transaction, { instanceId, c
        deliveries.partition_id as "partitionId"`,
     [instanceId, contactId, address.asciiDomain, address.local],
   );
-  const unsent = removed.filter(({ state }) => state === "queued");
-  await takeRecipientsOff(
-    transaction,
-    instanceId,
-    unsent.map(({ partitionId }) => partitionId),
-  );
   const ids = removed.map(({ id }) => id);
   await removeAttempts(transaction, instanceId, ids);
   await forgetDeliveries(transaction, instanceId, ids);
@@ -89,12 +82,15 @@ export async function removeAbandonedMessages(
   return messageIds.filter((id) => !goneIds.has(id));
 }
 
-/** A copy shows what its addressee got, in the addressee's own words: without the one there is not the other. */
+/**
+ * A copy shows what its addressee got, in the addressee's own words: without the one there is not the other.
+ * @returns the partitions of those that were queued, each as often as it had some
+ */
 export async function cancelCopies(
   transaction: Transaction,
   instanceId: number,
   messageIds: readonly number[],
-): Promise<void> {
+): Promise<number[]> {
   const cancelled = await queryRows<{ partitionId: number }>(
     transaction,
     `with cancelled as (
@@ -107,11 +103,7 @@ export async function cancelCopies(
      select partition_id as "partitionId" from cancelled`,
     [messageIds, instanceId],
   );
-  await takeRecipientsOff(
-    transaction,
-    instanceId,
-    cancelled.map(({ partitionId }) => partitionId),
-  );
+  return cancelled.map(({ partitionId }) => partitionId);
 }
 
 /** The messages that name the address to others: a mailing to a million people does not, and is not looked through. */

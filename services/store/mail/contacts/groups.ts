@@ -53,13 +53,18 @@ export async function listGroups(db: Db, instanceId: number): Promise<GroupSize[
   );
 }
 
-/** @returns the first of the names that no group of the instance has */
+/**
+ * @param options.keep the others stay until the transaction ends
+ * @returns the first of the names that no group of the instance has
+ */
 export async function findMissingGroup(
   db: Db,
   instanceId: number,
   names: readonly string[],
+  options: { readonly keep?: true } = {},
 ): Promise<string | undefined> {
-  const known = await db("groups").where({ instance_id: instanceId }).whereIn("name", names).pluck("name");
+  const groups = db("groups").where({ instance_id: instanceId }).whereIn("name", names).orderBy("id");
+  const known = await (options.keep ? groups.forKeyShare() : groups).pluck("name");
   return names.find((name) => !known.includes(name));
 }
 

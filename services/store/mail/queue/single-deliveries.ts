@@ -102,8 +102,8 @@ export async function withdrawDeliveries(
 }
 
 /**
- * Has partitions have recipients less, of which nothing was sent, as if they had never had them. After what is changed of
- * the deliveries themselves.
+ * Has partitions have recipients less, as if they had never had them. It locks the partitions: after what is changed of
+ * deliveries in the same transaction.
  * @param partitionIds each as often as it has recipients less
  */
 export async function takeRecipientsOff(
