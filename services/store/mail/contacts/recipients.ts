@@ -115,10 +115,11 @@ async function findOrAddContacts(
   recipients: readonly RecipientAddress[],
 ): Promise<ReadonlyMap<string, Subscriber>> {
   if (await isSpread(db)) return addAbsentContacts(db, instanceId, campaignNumids, recipients);
+  const areFew = recipients.length <= MOST_PREPARED_RECIPIENTS;
   const rows = await queryRows<RecipientRow>(
     db,
     `with given as materialized (select * from ${GIVEN_ADDRESSES}), known as materialized (
-       ${FIND_CONTACTS}
+       ${areFew ? FIND_FEW_CONTACTS : FIND_CONTACTS}
      ), added as (
        insert into contacts (instance_id, email, email_key, domain_group_id, first_name, last_name)
        select $1, email, email_key, domain_group_id, first_name, last_name from given
@@ -130,7 +131,7 @@ async function findOrAddContacts(
      select ${RECIPIENT_COLUMNS} from (select * from known union all select * from added) as contact
      ${RECIPIENT_JOINS} ($7::bigint[])`,
     [instanceId, keysOf(recipients), ...givenAddresses(recipients), campaignNumids],
-    { rowMode: "array", ...(recipients.length <= MOST_PREPARED_RECIPIENTS ? { name: "find-or-add-contacts" } : {}) },
+    { rowMode: "array", ...(areFew ? { name: "find-or-add-contacts" } : {}) },
   );
   return toSubscribers(rows);
 }
@@ -157,6 +158,13 @@ const MOST_PREPARED_RECIPIENTS = 100;
  * join of many keys would then go through all of its contacts for each of them.
  */
 const FIND_CONTACTS = "select * from contacts where instance_id = $1 and email_key = any($2::text[]) offset 0";
+/**
+ * The same of few, by a plan that is kept: key by key. Of a list of keys such a plan, if it was made before there were
+ * contacts, looks for none in the index, and goes through all of the instance's.
+ */
+const FIND_FEW_CONTACTS = `select contact.* from unnest($2::text[]) as wanted (key) cross join lateral (
+    select * from contacts where instance_id = $1 and email_key = wanted.key offset 0
+  ) contact`;
 /** Of a `contact` of instance $1 as sending needs it: a row for each campaign, of those that follow the joins, that it unsubscribed from. */
 const RECIPIENT_COLUMNS = `contact.id, contact.email, contact.email_key, first_name, last_name, age, sex, profession,
   locality, fields, invalid, ${isSuppressed("contact.email_key")} as suppressed,
