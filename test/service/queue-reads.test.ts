@@ -1,14 +1,20 @@
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSends, type Send } from "../../services/operations/mail/accept-sends.ts";
 import { recordOutcomes } from "../../services/operations/mail/outcomes.ts";
-import { queryRows, type Transaction } from "../../services/platform/postgres/db.ts";
+import { type Db, openDb, queryRows, type Transaction } from "../../services/platform/postgres/db.ts";
+import { resolveRecipients } from "../../services/store/mail/contacts/recipients.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { leasePartitions } from "../../services/store/mail/queue/lease-partitions.ts";
 import { beginWork } from "../../services/store/mail/queue/mail-work.ts";
-import { extendLeases, loadDueDeliveries, releasePartitions } from "../../services/store/mail/queue/queue-leases.ts";
+import {
+  extendLeases,
+  loadDueDeliveries,
+  lockPartitions,
+  releasePartitions,
+} from "../../services/store/mail/queue/queue-leases.ts";
 import { acknowledgeStops, findStops } from "../../services/store/mail/queue/queue-stops.ts";
 import { listBatches } from "../../services/store/mail/sends/batches.ts";
 import { attemptFacts } from "../support/attempts.ts";
@@ -27,47 +33,65 @@ const WORKER = randomUUID();
 let database: TestDatabase;
 let instanceId: number;
 beforeAll(async () => {
-  database = await createTestDatabase();
-  const { db } = database;
-  await db.raw(
-    `create function queue_rows_read() returns bigint volatile return (
-       select sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) from pg_stat_xact_user_tables
-       where relname ~ '^(batches|messages|partitions|deliveries)(_[0-9]+|)$')`,
-  );
-  for (const table of ["batches", "messages", "partitions", "deliveries"])
-    await db.raw("alter table ?? set (autovacuum_enabled = false)", [table]);
-  const instance = { name: "t", host: "t.test", key: "k", archive: false, domains: ["example.org"] };
-  await addTestInstance(db, KeyRing.ofSecret("a secret for tests only"), instance);
-  instanceId = (await findInstanceByName(db, "t"))!.id;
+  ({ database, instanceId } = await makeQueue());
   for (const count of [FEW, BATCHES]) {
-    await db.transaction((transaction) =>
-      acceptSends(
-        transaction,
-        Array.from({ length: count }, (_, n) => toOne(n)),
-      ),
-    );
-    if (count === FEW) await db.raw("analyze");
+    await acceptOnes(database.db, instanceId, count);
+    if (count === FEW) await database.db.raw("analyze");
   }
 });
 afterAll(() => database.drop());
 
-function toOne(number: number): Send {
-  const address = validateAddress(`r${number}@d${number % 20}.example.net`, { allowSmtputf8: false });
+/** An instance that nothing was sent from, in a database that makes no statistics by itself. */
+async function makeQueue(): Promise<{ readonly database: TestDatabase; readonly instanceId: number }> {
+  const made = await createTestDatabase();
+  const { db } = made;
+  await db.raw(
+    `create function queue_rows_read() returns bigint volatile return (
+       select sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) from pg_stat_xact_user_tables
+       where relname ~ '^(batches|messages|partitions|deliveries|contacts)(_[0-9]+|)$')`,
+  );
+  for (const table of ["batches", "messages", "partitions", "deliveries", "contacts"])
+    await db.raw("alter table ?? set (autovacuum_enabled = false)", [table]);
+  const instance = { name: "t", host: "t.test", key: "k", archive: false, domains: ["example.org"] };
+  await addTestInstance(db, KeyRing.ofSecret("a secret for tests only"), instance);
+  return { database: made, instanceId: (await findInstanceByName(db, "t"))!.id };
+}
+
+/** Accepts messages to one recipient each. */
+async function acceptOnes(db: Db, instanceId: number, count: number): Promise<void> {
+  const sends = Array.from(
+    { length: count },
+    (_, n): Send => ({
+      ...{ instanceId, campaignNumid: 1, creator: "smtp", archive: false, copies: [] },
+      ...{ senderDomain: "example.org", sender: "info@example.org", recipients: [recipient(`r${n}@d${n % 20}`)] },
+      content: { kind: "finished", octets: Buffer.from("Subject: hello\r\n\r\n") },
+    }),
+  );
+  await db.transaction((transaction) => acceptSends(transaction, sends));
+}
+
+function recipient(name: string) {
+  const address = validateAddress(`${name}.example.net`, { allowSmtputf8: false });
   if (!address.ok) throw new Error(address.error.message);
+  return { address: address.value };
+}
+
+/** Five partitions of an instance. */
+function fiveOf(instanceId: number) {
   return {
-    ...{ instanceId, campaignNumid: 1, creator: "smtp", archive: false, copies: [] },
-    ...{ senderDomain: "example.org", sender: "info@example.org", recipients: [{ address: address.value }] },
-    content: { kind: "finished", octets: Buffer.from("Subject: hello\r\n\r\n") },
+    ...{ workerId: WORKER, leaseSeconds: 60, now: new Date().toISOString(), barred: [], before: "" },
+    ...{ room: new Map(), partitionsPerDestination: 1, unfinished: [] },
+    asks: [{ instanceId, share: 5, lots: 12, after: "", isNew: false }],
   };
 }
 
-/** Rows of the queue that a step reads, as the machine counts them that has the instance. */
-async function reads(transaction: Transaction, step: () => Promise<unknown>): Promise<number> {
+/** Rows of the queue and of contacts that a step reads, as the machine counts them that has the instance. */
+async function reads(transaction: Transaction, step: () => Promise<unknown>, ofInstance = instanceId): Promise<number> {
   const look = async () => {
     const [row] = await queryRows<{ read: number }>(
       transaction,
       "select queue_rows_read() as read from instance_domains where instance_id = $1",
-      [instanceId],
+      [ofInstance],
     );
     return row!.read;
   };
@@ -81,14 +105,9 @@ test("steps of a worker that takes five partitions of a thousand", async () => {
     const counted = new Map<string, number>();
     const count = async (name: string, step: () => Promise<unknown>) =>
       counted.set(name, await reads(transaction, step));
-    const request = {
-      ...{ workerId: WORKER, leaseSeconds: 60, now: new Date().toISOString(), barred: [], before: "" },
-      ...{ room: new Map(), partitionsPerDestination: 1, unfinished: [] },
-      asks: [{ instanceId, share: 5, lots: 12, after: "", isNew: false }],
-    };
     const leased: number[] = [];
     await count("lease", async () => {
-      for (const { partitions } of await leasePartitions(transaction, request)) {
+      for (const { partitions } of await leasePartitions(transaction, fiveOf(instanceId))) {
         leased.push(...partitions.map(({ id }) => id));
       }
     });
@@ -123,3 +142,49 @@ test("a page of an instance's batches, once statistics know them", async () => {
     expect(page).toHaveLength(5);
   });
 });
+
+/** So often a prepared statement has run before PostgreSQL keeps its plan. */
+const UNTIL_KEPT = 6;
+
+describe.skipIf(inject("citusWorkers").length > 0)("delivery's connections (a Citus plans by itself)", () => {
+  test("a plan that was made while there was nothing reads a few rows when there are thousands", async () => {
+    const queue = await makeQueue();
+    const db = openDb(queue.database.url, { connections: 1, name: "delivery", byIndex: true });
+    const work = (name: string) =>
+      db.transaction((transaction) => resolveAndLease(transaction, queue.instanceId, name));
+    for (let n = 0; n < UNTIL_KEPT; n++) await work(`early${n}`);
+    await acceptOnes(queue.database.db, queue.instanceId, 2 * BATCHES);
+    expect(await work("late")).toBeLessThan((2 * BATCHES) / 5);
+    await db.destroy();
+    await queue.database.drop();
+  });
+
+  test("have their settings, and behind a pooler none", async () => {
+    const settingsOf = async (options: { readonly pooled: boolean }) => {
+      const db = openDb(database.url, { ...options, connections: 1, name: "delivery", byIndex: true });
+      const rows = await queryRows(
+        db,
+        "select current_setting('enable_seqscan') as scan, current_setting('jit') as jit",
+      );
+      await db.destroy();
+      return rows;
+    };
+    expect(await settingsOf({ pooled: false })).toEqual([{ scan: "off", jit: "off" }]);
+    expect(await settingsOf({ pooled: true })).toMatchObject([{ scan: "on" }]);
+  });
+});
+
+/** What comes together by some connections, and a look of a worker. @returns the rows read */
+function resolveAndLease(transaction: Transaction, ofInstance: number, name: string): Promise<number> {
+  const step = async () => {
+    const recipients = Array.from({ length: 9 }, (_, n) => recipient(`${name}.${n}@d${n}`));
+    await resolveRecipients(transaction, ofInstance, [{ campaignNumid: 1, recipients }]);
+    const looked = await leasePartitions(transaction, fiveOf(ofInstance));
+    const keys = looked.flatMap(({ partitions }) => partitions.map(({ id }) => ({ instanceId: ofInstance, id })));
+    const now = await beginWork(transaction, [ofInstance]);
+    await lockPartitions(transaction, keys);
+    const releases = keys.map(({ id: partitionId }) => ({ instanceId: ofInstance, partitionId, putOffSeconds: 0 }));
+    await releasePartitions(transaction, WORKER, releases, now);
+  };
+  return reads(transaction, step, ofInstance);
+}

@@ -81,9 +81,9 @@ export async function eraseAddress(
     if (suppressed || objected || options.keepOut) await keepErased(transaction, instanceId, address.key);
     return { ...removed, events, messages: messages.removed, suppressed, unsent: messages.unsent };
   });
-  // By itself: workers prolong all of their leases at once, and are not to wait for all that an erasure reads.
-  await db.transaction((transaction) => takeRecipientsOff(transaction, instanceId, unsent));
   await announceStop(db);
+  // By itself: workers prolong all of their leases at once, and are not to wait for all that an erasure reads.
+  if (unsent.length > 0) await db.transaction((transaction) => takeRecipientsOff(transaction, instanceId, unsent));
   return erased;
 }
 

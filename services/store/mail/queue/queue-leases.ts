@@ -210,7 +210,7 @@ export async function releasePartitions(
     // which holds what was leased before and is not vacuumed yet.
     queryRows<ReleasedRow>(
       transaction,
-      // Step by step through keys, as `loadDueDeliveries` does; of each one row, so that the update goes by keys as well.
+      // Step by step through keys; by `limit 1` the planner expects one row of each, and so updates by keys as well.
       `with rest as materialized (
          select given.*, b.is_stopped,
            case when d.first_at is not null then greatest(d.first_at, given.put_off_until) end as due_at
