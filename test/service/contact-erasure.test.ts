@@ -8,6 +8,9 @@ import { beginAudit } from "../../services/store/console/audit.ts";
 import { addFilter } from "../../services/store/mail/contacts/filters.ts";
 import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts";
 import { addSandboxMessages } from "../../services/store/mail/inbound/sandbox-messages.ts";
+import { withdrawBatch } from "../../services/store/mail/queue/queue-stops.ts";
+import { cancelDelivery } from "../../services/store/mail/queue/single-deliveries.ts";
+import { findBatch, readBatchProgress, setBatchCancelled } from "../../services/store/mail/sends/batches.ts";
 import { saveTrackedLinks } from "../../services/store/mail/tracking/tracking.ts";
 import { nextWebhookBatch, setWebhook } from "../../services/store/mail/tracking/webhooks.ts";
 import { accepted } from "../support/accepted.ts";
@@ -15,6 +18,7 @@ import { attemptFacts } from "../support/attempts.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 import { queuedDeliveries } from "../support/spread-tables.ts";
 import { storeOutcomes } from "../support/store-outcomes.ts";
+import { findTraces } from "../support/traces.ts";
 
 const SUBJECT = "josé.subject@bücher.example.net";
 const SPELLINGS = [SUBJECT, "josé.subject@xn--bcher-kva.example.net"];
@@ -31,7 +35,7 @@ afterAll(async () => {
 
 test("erase leaves nothing of an address in the whole database, and everything of the others", async () => {
   await leaveTracesEverywhere();
-  const before = await findTraces();
+  const before = await findTraces(api.db, SPELLINGS);
   for (const table of [
     "archived_messages",
     "console_audit",
@@ -55,17 +59,14 @@ test("erase leaves nothing of an address in the whole database, and everything o
 
   const erased = await eraseAddress(api.db, api.north.id, address(SUBJECT));
   expect(erased.contacts).toBe(1);
-  expect(await findTraces()).toEqual([]);
+  expect(await findTraces(api.db, SPELLINGS)).toEqual([]);
 
   const others = await readAddressRecords(api.db, api.north.id, address(OTHER));
   expect(others.contact).toBeDefined();
   expect(others.messages).toHaveLength(3);
   const left = await api.db("messages").orderBy("id").select("template", "octets");
   expect(left.find(({ octets }) => octets?.includes("To: "))?.octets.toString()).toBe(
-    "From: a@example.org\r\nTo: other@example.org, xxxxx.xxxxxxx@xx--xxxxx-xxx.xxxxxxx.xxx\r\n\r\nHello\r\n".replace(
-      "xx--xxxxx-xxx",
-      "xxxxxxxxxxxxx",
-    ),
+    `From: a@example.org\r\nTo: other@example.org, xxxxx.xxxxxxx@xxxxxxxxxxxxx.xxxxxxx.xxx\r\n\r\nHello\r\n`,
   );
   const told = await api.db("webhook_batches").first("body", "events");
   const { eventos } = JSON.parse(told.body);
@@ -91,6 +92,102 @@ test("mail that waits is counted without those who were erased, and without what
   expect(await counted()).toBe(4);
   await eraseAddress(api.db, api.north.id, address(first));
   expect(await counted()).toBe(1);
+});
+
+test("an outcome that comes after the erasure leaves nothing of the address", async () => {
+  const { db, north } = api;
+  const email = "flying@example.org";
+  const { eeid, deliveries } = await send({ recipients: [email], template: { html: "x" } });
+  await eraseAddress(db, north.id, address(email));
+  for (const state of ["queued", "refused", "delivered"] as const) {
+    const outcome = { ...delivered(email, deliveries.get(email)!), state, retryInSeconds: 60 };
+    const archived = { eeid, recipientKey: email, octets: Buffer.from(`To: ${email}\r\n\r\n`) };
+    const bounce = { hard: true, detail: { reply: `550 ${email} unknown` } };
+    await db.transaction((transaction) =>
+      storeOutcomes(transaction, [{ ...outcome, archived, ...(state === "refused" ? { bounce } : {}) }], {
+        hardBouncesToInvalidate: 1,
+      }),
+    );
+  }
+  expect(await findTraces(db, [email])).toEqual([]);
+});
+
+type Step =
+  | "deliver"
+  | "refuse"
+  | "discard"
+  | "cancel"
+  | `erase-${"queued" | "delivered" | "refused" | "discarded" | "cancelled"}`;
+const ORDERS: readonly (readonly Step[])[] = [
+  [
+    ...(["deliver", "refuse", "discard", "erase-queued", "cancel"] as const),
+    ...(["erase-cancelled", "erase-discarded", "erase-delivered", "erase-refused"] as const),
+  ],
+  ["discard", "cancel", "erase-discarded", "discard"],
+  ["discard", "erase-discarded", "deliver", "erase-delivered", "cancel", "erase-cancelled", "discard"],
+  ["erase-queued", "cancel", "erase-cancelled", "erase-cancelled"],
+  ["deliver", "deliver", "refuse", "erase-delivered", "erase-refused", "discard", "discard", "cancel", "cancel"],
+];
+
+test.each(ORDERS.map((steps) => [steps.join(", "), steps] as const))("a batch counts truly: %s", async (_, steps) => {
+  const { db, north } = api;
+  const people = Array.from({ length: 6 }, (_, index) => `p${index}@${steps.length}${index % 2}.counts.example.org`);
+  const { eeid, deliveries } = await send({ recipients: people, template: { html: "x" } });
+  const of = new Map<string, string[]>([["queued", [...people]]]);
+  const move = (from: string, to: string) => {
+    const person = of.get(from)!.shift()!;
+    of.set(to, [...(of.get(to) ?? []), person]);
+    return person;
+  };
+  const expected = { recipients: people.length, delivered: 0, refused: 0, queued: people.length, cancelled: 0 };
+  const settle = async (state: "delivered" | "refused") => {
+    const person = move("queued", state);
+    const { partition_id: id } = await db("deliveries")
+      .where({ id: deliveries.get(person)! })
+      .first("partition_id");
+    await db("partitions").where({ id }).update({ taken_at: db.fn.now() });
+    await db.transaction((transaction) =>
+      storeOutcomes(transaction, [{ ...delivered(person, deliveries.get(person)!), state }], {
+        hardBouncesToInvalidate: 2,
+      }),
+    );
+    expected[state] += 1;
+    expected.queued -= 1;
+  };
+  const takeOff = () => {
+    expected.recipients -= 1;
+    expected.queued -= 1;
+  };
+  for (const step of steps) {
+    if (step === "deliver") await settle("delivered");
+    else if (step === "refuse") await settle("refused");
+    else if (step === "discard") {
+      const isQueued = of.get("queued")!.length > 0;
+      const person = isQueued ? move("queued", "discarded") : of.get("cancelled")![0]!;
+      expect(await cancelDelivery(db, north.id, deliveries.get(person)!)).toBe(isQueued ? "done" : "settled");
+      if (isQueued) takeOff();
+    } else if (step === "cancel") {
+      await setBatchCancelled(db, north.id, eeid);
+      await withdrawBatch(db, { instanceId: north.id, eeid });
+      of.set("cancelled", [...(of.get("cancelled") ?? []), ...of.get("queued")!.splice(0)]);
+      expected.cancelled += expected.queued;
+      expected.queued = 0;
+    } else {
+      const state = step.slice("erase-".length);
+      await eraseAddress(db, north.id, address(of.get(state)!.shift()!));
+      if (state === "queued") takeOff();
+    }
+    expect(await readBatchProgress(db, north.id, eeid), step).toMatchObject(expected);
+    expect(await findBatch(db, north.id, eeid), step).toMatchObject({
+      recipients: expected.recipients,
+      refused: expected.refused,
+    });
+  }
+});
+
+const delivered = (recipient: string, deliveryId: number) => ({
+  ...{ instanceId: api.north.id, deliveryId, recipient, state: "delivered" as const, attempts: 1 },
+  ...{ reply: `250 ${recipient} ok`, attempt: attemptFacts() },
 });
 
 test("an erasure and the outcomes of the same messages at the same time end well", async () => {
@@ -283,28 +380,6 @@ async function send({ recipients, copies = [], template, octets }: TestSend) {
     messageId: (rows[0]?.message_id ?? 0) as number,
     deliveries: new Map(rows.map(({ recipient, id }) => [recipient as string, id as number])),
   };
-}
-
-/** The tables that name the address, binary columns included. */
-async function findTraces(): Promise<string[]> {
-  const { rows: columns } = await api.db.raw(
-    `select table_name, column_name, data_type from information_schema.columns
-     where table_schema = 'public' and data_type in ('text', 'jsonb', 'json', 'bytea', 'character varying', 'ARRAY')`,
-  );
-  const found = new Set<string>();
-  for (const { table_name, column_name, data_type } of columns) {
-    const isBinary = data_type === "bytea";
-    for (const spelling of SPELLINGS) {
-      const { rows } = await api.db.raw(
-        isBinary
-          ? "select 1 from ?? where position(?::bytea in ??) > 0 limit 1"
-          : "select 1 from ?? where strpos(cast(?? as text), ?) > 0 limit 1",
-        isBinary ? [table_name, Buffer.from(spelling), column_name] : [table_name, column_name, spelling],
-      );
-      if (rows.length > 0) found.add(table_name);
-    }
-  }
-  return [...found].sort();
 }
 
 function address(text: string): EmailAddress {

@@ -99,7 +99,7 @@ export async function withdrawBatch(db: Db, { instanceId, eeid }: BatchKey): Pro
         [instanceId, eeid, PARTITIONS_AT_ONCE],
       );
       const ids = rows.map(({ id }) => id);
-      await cancelDeliveries(transaction, instanceId, ids);
+      const cancelled = await cancelDeliveries(transaction, instanceId, ids);
       await lockPartitions(
         transaction,
         ids.map((id) => ({ instanceId, id })),
@@ -107,32 +107,35 @@ export async function withdrawBatch(db: Db, { instanceId, eeid }: BatchKey): Pro
       // One that a worker has leased meanwhile is held when it is given back, and withdrawn then.
       await queryRows(
         transaction,
-        `update partitions set state = 'finished', modified_at = now()
-         where instance_id = $1 and id = any($2::bigint[]) and state in ('ready', 'deferred', 'held')`,
-        [instanceId, ids],
+        `update partitions p set cancelled = p.cancelled + given.cancelled, modified_at = now(),
+           state = case when p.state in ('ready', 'deferred', 'held') then 'finished' else p.state end
+         from unnest($2::bigint[], $3::integer[]) as given (id, cancelled) where p.instance_id = $1 and p.id = given.id`,
+        [instanceId, ids, ids.map((id) => cancelled.get(id) ?? 0)],
       );
       return ids.length;
     });
   }
 }
 
+/** @returns how many were queued still, by partition */
 async function cancelDeliveries(
   transaction: Transaction,
   instanceId: number,
   partitionIds: readonly number[],
-): Promise<void> {
-  await queryRows(
+): Promise<ReadonlyMap<number, number>> {
+  const rows = await queryRows<{ id: number; cancelled: number }>(
     transaction,
     `with locked as (
        select id from deliveries where instance_id = $1 and partition_id = any($2::bigint[]) and state = 'queued'
        order by id for no key update
      ), cancelled as (
        update deliveries d set state = 'cancelled', personal = null, finished_at = now()
-       from locked where d.instance_id = $1 and d.id = locked.id returning d.instance_id, d.id
-     )
-     ${tellCancelled("cancelled")}`,
+       from locked where d.instance_id = $1 and d.id = locked.id returning d.instance_id, d.id, d.partition_id
+     ), told as (${tellCancelled("cancelled")})
+     select partition_id as id, count(*)::int as cancelled from cancelled group by 1`,
     [instanceId, partitionIds],
   );
+  return new Map(rows.map(({ id, cancelled }) => [id, cancelled]));
 }
 
 /** Whether no worker begins a further message of a held batch. */

@@ -57,7 +57,7 @@ export async function cancelDelivery(db: Db, instanceId: number, deliveryId: num
        ${tellCancelled("cancelled")}`,
       [deliveryId, instanceId],
     );
-    await takeRecipientsOff(transaction, instanceId, [partition.id]);
+    await countFewer(transaction, instanceId, [partition.id]);
     return "done";
   });
 }
@@ -66,7 +66,8 @@ export async function cancelDelivery(db: Db, instanceId: number, deliveryId: num
 export interface WithdrawnDelivery {
   readonly deliveryId: number;
   readonly eeid: string;
-  readonly contactId: number;
+  /** Null of a copy to an address that is no contact. */
+  readonly contactId: number | null;
   /** Address as it was given. */
   readonly email: string;
   /** Its instance wants to know what becomes of its deliveries. */
@@ -74,7 +75,7 @@ export interface WithdrawnDelivery {
 }
 
 /**
- * Takes back queued deliveries of contacts, in partitions that who asks has leased and not begun. Each partition has so
+ * Takes back queued deliveries, in partitions that who asks has leased and not begun. Each partition has so
  * many recipients less, as with `cancelDelivery`.
  * @returns those that were queued still
  */
@@ -114,6 +115,15 @@ export async function takeRecipientsOff(
   if (partitionIds.length === 0) return;
   const partitions = partitionIds.map((id) => ({ instanceId, id }));
   await lockPartitions(transaction, partitions);
+  await countFewer(transaction, instanceId, partitionIds);
+}
+
+/** The same of partitions that are locked. */
+async function countFewer(
+  transaction: Transaction,
+  instanceId: number,
+  partitionIds: readonly number[],
+): Promise<void> {
   await queryRows(
     transaction,
     `update partitions p set recipients = p.recipients - fewer.recipients, modified_at = now()

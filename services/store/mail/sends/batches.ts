@@ -83,6 +83,7 @@ export interface BatchProgress {
   readonly refused: number;
   /** Still to be tried, or tried again. */
   readonly queued: number;
+  /** Taken back with the batch. */
   readonly cancelled: number;
   /** Hard bounces, in the session or reported later. */
   readonly hardBounces: number;
@@ -93,18 +94,14 @@ export async function readBatchProgress(db: Db, instanceId: number, eeid: string
   const [row] = await queryRows<Omit<BatchProgress, "delivered" | "hardBounces"> & { hard_bounces: number }>(
     db,
     `select coalesce(sum(p.recipients), 0)::int as recipients, coalesce(sum(p.refused), 0)::int as refused,
-       coalesce(sum(p.hard_bounces), 0)::int as hard_bounces,
+       coalesce(sum(p.cancelled), 0)::int as cancelled, coalesce(sum(p.hard_bounces), 0)::int as hard_bounces,
        coalesce(sum(case when p.state = 'finished' then 0 when p.taken_at is null then p.recipients else d.queued end), 0)::int
-         as queued,
-       case when b.cancelled_at is null then 0 else (
-         select count(*) from deliveries
-         join partitions on partitions.instance_id = deliveries.instance_id and partitions.id = deliveries.partition_id
-         where deliveries.instance_id = $2 and partitions.eeid = $1 and deliveries.state = 'cancelled')::int end as cancelled
+         as queued
      from batches b left join partitions p on p.instance_id = $2 and p.eeid = b.eeid left join lateral (
        select count(*) filter (where deliveries.state = 'queued') as queued from deliveries
        where deliveries.instance_id = $2 and deliveries.partition_id = p.id and p.state <> 'finished' and p.taken_at is not null
      ) d on true
-     where b.instance_id = $2 and b.eeid = $1 group by b.eeid, b.cancelled_at`,
+     where b.instance_id = $2 and b.eeid = $1`,
     [eeid, instanceId],
   );
   const { recipients = 0, refused = 0, queued = 0, cancelled = 0, hard_bounces: hardBounces = 0 } = row ?? {};
