@@ -1,5 +1,6 @@
 import type { EmailAddress } from "../../../core/mail/address.ts";
 import { type MessageDescription, messageTerms } from "../../../core/mail/message-terms.ts";
+import { namePattern } from "../../../core/mail/redaction.ts";
 import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { removeAttempts } from "../attempts/attempts.ts";
 import { allowedDomains } from "../instances/instances.ts";
@@ -130,14 +131,13 @@ export async function removeMentions(
   messageIds: readonly number[],
   { instanceId, spellings }: ErasureSubject,
 ): Promise<void> {
-  const names = spellings.map((name) => Buffer.from(name, "utf8"));
   await queryRows(
     transaction,
     `delete from archived_messages as kept using deliveries, partitions
      where kept.instance_id = $3 and deliveries.instance_id = kept.instance_id and deliveries.id = kept.delivery_id
        and partitions.instance_id = deliveries.instance_id and partitions.id = deliveries.partition_id
-       and partitions.message_id = any($1::bigint[]) and ${namesSomebody("kept")}`,
-    [messageIds, names, instanceId],
+       and partitions.message_id = any($4::bigint[]) and ${isNamedIn("kept.octets")}`,
+    [...octetNames(spellings), instanceId, messageIds],
   );
   // What came back lies elsewhere than what was sent, and may be about a million deliveries.
   const partitions = await transaction("partitions")
@@ -153,23 +153,31 @@ export async function removeMentions(
       .pluck("id");
     await queryRows(
       transaction,
-      `delete from inbound_messages as kept where delivery_id = any($1::bigint[]) and ${namesSomebody("kept")}`,
-      [ids, names],
+      `delete from inbound_messages as kept where delivery_id = any($3::bigint[]) and ${isNamedIn("kept.octets")}`,
+      [...octetNames(spellings), ids],
     );
   }
   await queryRows(
     transaction,
-    `delete from tracked_links where instance_id = $3 and message_id = any($1::bigint[])
-       and exists (select 1 from unnest($2::text[]) as name where strpos(target, name) > 0)`,
-    [messageIds, spellings, instanceId],
+    `delete from tracked_links where instance_id = $2 and message_id = any($1::bigint[])
+       and exists (select 1 from unnest($3::text[]) as given (pattern) where target ~ given.pattern)`,
+    [messageIds, instanceId, spellings.map(namePattern)],
   );
 }
 
 const PARTITIONS_AT_ONCE = 50;
 
-/** Whether a row's octets name one of the values of $2. */
-function namesSomebody(table: string): string {
-  return `exists (select 1 from unnest($2::bytea[]) as name where position(name in ${table}.octets) > 0)`;
+/** Whether octets name one of those of $1 and $2, see `octetNames`. Few have the name in them at all: only those are read for where. */
+function isNamedIn(octets: string): string {
+  return `exists (select 1 from unnest($1::bytea[], $2::text[]) as given (name, pattern)
+    where case when position(given.name in ${octets}) > 0 then encode(${octets}, 'escape') ~ given.pattern end)`;
+}
+
+/** Names as octets, and the patterns of them in octets that PostgreSQL has escaped. */
+function octetNames(spellings: readonly string[]): readonly [names: Buffer[], patterns: string[]] {
+  const names = spellings.map((name) => Buffer.from(name, "utf8"));
+  const escaped = (octet: string) => `\\${octet.charCodeAt(0).toString(8)}`;
+  return [names, names.map((name) => namePattern(name.toString("latin1").replaceAll(/[\x80-\xff]/g, escaped)))];
 }
 
 /** The content of a message that names somebody. */
@@ -227,30 +235,27 @@ export async function removeFeedback(transaction: Transaction, { spellings }: Er
   await queryRows(
     transaction,
     `delete from inbound_messages
-     where feedback_address is not null and about_delivery_id is null and exists (
-       select 1 from unnest($1::text[], $2::bytea[]) as given (name, octets)
-       where strpos(inbound_messages.finding::text, given.name) > 0
-         or position(given.octets in inbound_messages.octets) > 0)`,
-    [spellings, spellings.map((name) => Buffer.from(name, "utf8"))],
+     where feedback_address is not null and about_delivery_id is null and (${isNamedIn("inbound_messages.octets")}
+       or exists (select 1 from unnest($3::text[], $4::text[]) as given (name, pattern)
+         where case when strpos(finding::text, given.name) > 0 then finding::text ~ given.pattern end))`,
+    [...octetNames(spellings), spellings, spellings.map(namePattern)],
   );
 }
 
-/** What the sandbox took from this instance for the address, or with its name in it. */
+/**
+ * What the sandbox took from this instance for the address, or with its name in it; and that it put the address off, whoever
+ * wrote to it.
+ */
 export async function removeFromSandbox(
   transaction: Transaction,
   { instanceId, spellings }: ErasureSubject,
 ): Promise<void> {
   await queryRows(
     transaction,
-    `with gone as (
-       delete from sandbox_messages
-       where split_part(sender, '@', 2) = any($1::text[])
-         and (rcpt_to = any($2) or exists (
-           select 1 from unnest($3::bytea[]) as name where position(name in sandbox_messages.octets) > 0))
-       returning mail_from, rcpt_to
-     )
-     delete from sandbox_deferrals using gone
-     where sandbox_deferrals.mail_from = gone.mail_from and sandbox_deferrals.rcpt_to = gone.rcpt_to`,
-    [await allowedDomains(transaction, instanceId), spellings, spellings.map((name) => Buffer.from(name, "utf8"))],
+    `delete from sandbox_messages
+     where split_part(sender, '@', 2) = any($3::text[])
+       and (rcpt_to = any($4) or ${isNamedIn("sandbox_messages.octets")})`,
+    [...octetNames(spellings), await allowedDomains(transaction, instanceId), spellings],
   );
+  await transaction("sandbox_deferrals").whereIn("rcpt_to", spellings).delete();
 }

@@ -1,4 +1,4 @@
-import { redacted } from "../../../core/mail/redaction.ts";
+import { namePattern, redacted } from "../../../core/mail/redaction.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { addressKeyOf, findCopySpellings } from "../events/event-copies.ts";
 import { COUNT_AGGREGATES, COUNT_COLUMNS } from "../events/event-kinds.ts";
@@ -67,10 +67,9 @@ export async function redactConsole(
     for (const [table, column] of CONSOLE_TEXTS) {
       await queryRows(
         transaction,
-        `update ${table} set ${column} = replace(${column}::text, $1, $2)::${column === "object" ? "text" : "jsonb"}
-         where scope_role = 'instance' and scope = $3
-           and strpos(${column}::text, $1) > 0`,
-        [name, redacted(name), instance.name],
+        `update ${table} set ${column} = regexp_replace(${column}::text, $1, $2, 'g')::${column === "object" ? "text" : "jsonb"}
+         where scope_role = 'instance' and scope = $3 and strpos(${column}::text, $4) > 0`,
+        [namePattern(name), redacted(name), instance.name, name],
       );
     }
   }
