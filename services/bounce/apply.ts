@@ -6,7 +6,7 @@ import type { BounceResult, Finding } from "../operations/mail/interpret.ts";
 import { noteFinding } from "../operations/mail/note-findings.ts";
 import { recordBounces, recordComplaint } from "../operations/mail/outcomes.ts";
 import type { Transaction } from "../platform/postgres/db.ts";
-import { type DeliveryOwner, findDelivery } from "../store/mail/queue/deliveries.ts";
+import { type DeliveryOwner, findDelivery, holdDelivery } from "../store/mail/queue/deliveries.ts";
 
 /** What a finding does to the delivery that it is about. */
 export type Consequence =
@@ -87,7 +87,7 @@ function localPartOf(field: string): string {
 
 /**
  * Applies a finding, in the transaction that ends the message's way.
- * @returns what was done, or why nothing was
+ * @returns what was done, or why nothing was: it names no delivery, or one that there is no more, as who it went to was erased
  */
 export async function applyFinding(
   transaction: Transaction,
@@ -99,10 +99,12 @@ export async function applyFinding(
     /** The message that the finding is of. */
     readonly octets: Uint8Array;
   },
-): Promise<Consequence["kind"] | "unidentified"> {
-  const owner = about.delivery === undefined ? undefined : await findDelivery(transaction, about.delivery.deliveryId);
-  if (owner === undefined) return "unidentified";
-  const consequence = permitted(consequenceOf(finding, owner.recipient), about.delivery!);
+): Promise<Consequence["kind"] | "unidentified" | "gone"> {
+  const { delivery } = about;
+  if (delivery === undefined) return "unidentified";
+  const owner = await findDelivery(transaction, delivery.deliveryId);
+  if (owner === undefined) return "gone";
+  const consequence = permitted(consequenceOf(finding, owner.recipient), delivery);
   const { instanceId, deliveryId } = owner;
   switch (consequence.kind) {
     case "bounce": {
@@ -118,8 +120,9 @@ export async function applyFinding(
       break;
     case "none":
   }
-  // Last: contacts are locked before what hangs on deliveries.
-  if (about.delivery!.by === "return-path")
+  // Last: contacts are locked before deliveries and what hangs on them. An erasure is waited for here at the latest.
+  if (!(await holdDelivery(transaction, owner))) return "gone";
+  if (delivery.by === "return-path")
     await noteFinding(transaction, { instanceId, deliveryId, finding, octets: about.octets });
   return consequence.kind;
 }

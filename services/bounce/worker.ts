@@ -4,7 +4,7 @@ import { readPhrases } from "../operations/mail/bounce-wordings.ts";
 import { type Finding, interpret } from "../operations/mail/interpret.ts";
 import { type IsSignedBy, makeSignatureCheck } from "../platform/lookups/dkim-signature.ts";
 import { inSpan } from "../platform/observability/tracing.ts";
-import { isDatabaseAway, type Transaction } from "../platform/postgres/db.ts";
+import { type Db, isDatabaseAway, type Transaction } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import {
@@ -14,6 +14,7 @@ import {
   quarantineInboundMessage,
   RECIPIENT_CLASSES,
   releaseInboundMessage,
+  removeInboundMessage,
 } from "../store/mail/inbound/inbound.ts";
 import {
   finishUnexplained,
@@ -21,6 +22,8 @@ import {
   trimInboundMessages,
   type UnexplainedSample,
 } from "../store/mail/inbound/inbound-retention.ts";
+import { MachineAway } from "../store/mail/machines.ts";
+import { findDelivery } from "../store/mail/queue/deliveries.ts";
 import { purgeReports } from "../store/mail/reports/report-retention.ts";
 import { findTraceParent } from "../store/mail/sends/trace-parents.ts";
 import { inTransaction } from "../store/transactions.ts";
@@ -142,7 +145,9 @@ export class BounceWorker {
       if (isDatabaseAway(error)) throw error;
       const isPoison = error instanceof PoisonMessage || message.attempts >= MOST_ATTEMPTS;
       observe({ kind: "inbound-not-applied", level: isPoison ? "error" : "warn", id: message.id, err: error });
-      if (isPoison) await quarantineInboundMessage(db, { id: message.id, owner: this.#owner, problem: String(error) });
+      if (isPoison && (await isAboutNobody(db, message))) await removeInboundMessage(db, message.id, this.#owner);
+      else if (isPoison)
+        await quarantineInboundMessage(db, { id: message.id, owner: this.#owner, problem: String(error) });
       else await releaseInboundMessage(db, message.id, this.#owner);
     }
   }
@@ -196,7 +201,9 @@ export class BounceWorker {
     const end = { id: message.id, owner: this.#owner, finding: { kind, results, feedbackType, unknown } };
     const reason = unexplainedReason(finding, done);
     if (reason !== undefined) {
-      return finishUnexplained(transaction, { ...end, reason, sample: await this.#nextSample() });
+      // Of what is about somebody who was erased no sample is kept.
+      const sample = done === "gone" ? undefined : await this.#nextSample();
+      return finishUnexplained(transaction, { ...end, reason, sample });
     }
     this.#countKept(message);
     return finishInboundMessage(transaction, { ...end, aboutDeliveryId: deliveryId });
@@ -207,8 +214,21 @@ type Done = Awaited<ReturnType<typeof applyFinding>>;
 
 /** Why nothing followed from a message, and nobody needs to see the whole of it again. */
 function unexplainedReason(finding: Finding, done: Done): UnexplainedReason | undefined {
-  if (done === "unidentified") return "not-ours";
+  if (done === "unidentified" || done === "gone") return "not-ours";
   return finding.kind === "not-bounce" ? "not-understood" : undefined;
+}
+
+/** Whether a message is about a delivery that there is no more, as who it went to was erased. */
+async function isAboutNobody(db: Db, { deliveryId, aboutDeliveryId }: LeasedInboundMessage): Promise<boolean> {
+  const about = deliveryId ?? aboutDeliveryId;
+  if (about === null) return false;
+  try {
+    return (await findDelivery(db, about)) === undefined;
+  } catch (error) {
+    // It cannot be told while the machine that may have it is away.
+    if (error instanceof MachineAway) return false;
+    throw error;
+  }
 }
 
 /** A message that no later attempt would cope with better. */

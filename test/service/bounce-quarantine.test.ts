@@ -1,11 +1,14 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
+import { validateAddress } from "../../services/core/mail/address.ts";
+import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import { registry } from "../../services/platform/observability/metrics.ts";
 import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts";
 import { dropQuarantined, listQuarantine, retryQuarantined } from "../../services/store/mail/inbound/quarantine.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { changeTriggers } from "../support/spread-tables.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
+import { findTraces } from "../support/traces.ts";
 
 const dataDir = makeDataDir();
 let stack: MailStack;
@@ -57,6 +60,24 @@ test("what no worker copes with is put aside with its reason, holds up nobody, a
   );
   expect(await listQuarantine(db, { limit: 10 })).toEqual([]);
   expect(await dropQuarantined(db, aside!.id)).toBe(false);
+});
+
+test("what no worker copes with is not kept when it is about somebody who was erased", async () => {
+  const { db } = stack.context;
+  const email = "erased@example.net";
+  const gone = await acceptMessage(email);
+  const address = validateAddress(email, { allowSmtputf8: false });
+  await eraseAddress(db, stack.instanceId, address.ok ? address.value : expect.fail());
+  const came = { mail_from: email, octets: Buffer.from(`To: ${email}`), attempts: 5 };
+  await db("inbound_messages").insert([
+    { ...came, delivery_id: gone },
+    { ...came, feedback_address: "fbl@bounces.localhost", about_delivery_id: gone },
+  ]);
+  await eventually(
+    () => db("inbound_messages").whereIn("state", ["waiting", "leased"]),
+    (left) => left.length === 0,
+  );
+  expect(await findTraces(db, [email])).toEqual([]);
 });
 
 test("a database without room is no fault of the message, however often it says so", async () => {

@@ -5,13 +5,16 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
 import { MxSession } from "../../services/bounce/mx-session.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
+import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
 import { makeBounceToken } from "../../services/core/mail/tokens.ts";
+import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import type { SmtpSession } from "../../services/platform/smtp/handlers.ts";
 import { lockAddress } from "../../services/store/mail/contacts/contacts.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { playDialogue, readDialogue } from "../support/smtp-dialogue.ts";
 import { listWaiting } from "../support/spread-tables.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
+import { findTraces } from "../support/traces.ts";
 
 const dataDir = makeDataDir();
 let stack: MailStack;
@@ -94,6 +97,38 @@ Diagnostic-Code: smtp; ${diagnostic}
 
 --cut--
 `;
+}
+
+function complaintAbout(recipient: string, token: string): string {
+  return `From: fbl@example.net
+Subject: complaint
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=feedback-report; boundary=cut
+
+--cut
+Content-Type: message/feedback-report
+
+Feedback-Type: abuse
+User-Agent: x/1
+Version: 1
+Original-Rcpt-To: <${recipient}>
+
+--cut
+Content-Type: message/rfc822
+
+From: a@sender.example.org
+To: ${recipient}
+X-Delivery-Token: ${token}
+
+x
+--cut--
+`;
+}
+
+function validAddress(text: string): EmailAddress {
+  const address = validateAddress(text, { allowSmtputf8: true });
+  if (!address.ok) throw new Error(address.error.message);
+  return address.value;
 }
 
 it("takes return paths with a valid token and feedback addresses, and nothing else", () =>
@@ -224,6 +259,35 @@ describe("delivery reports", () => {
     await untilQuiet();
     expect(await eventsOf(email)).toEqual(["envio"]);
   });
+
+  it("that come after the erasure of whom they are about leave nothing of the address", async () => {
+    const { db } = stack.context;
+    const email = "late@example.net";
+    const token = await deliver(email);
+    expect(await findTraces(db, [email])).toContain("sandbox_messages");
+    await eraseAddress(db, stack.instanceId, validAddress(email));
+    await sendBack(`${token}@bounces.localhost`, hardReport(email));
+    await sendBack(`${token}@bounces.localhost`, `From: ${email}\nSubject: hello\n\nWho are you?\n`);
+    await sendBack("fbl@bounces.localhost", complaintAbout(email, token));
+    await untilQuiet();
+    expect(await findTraces(db, [email])).toEqual([]);
+  });
+
+  it("are not kept where their delivery is erased while they are applied", async () => {
+    const { db } = stack.context;
+    const email = "late@example.net";
+    const token = await deliver(email);
+    await db.transaction(async (erasure) => {
+      await erasure("deliveries").where({ recipient: email }).delete();
+      await sendBack(`${token}@bounces.localhost`, report(email, "delayed", "4.4.1", "timed out"));
+      await eventually(
+        async () => [...(await listWaiting(db)), ...(await db("inbound_messages").where({ state: "applied" }))],
+        (found) => found.some((one) => one.wait_event !== undefined || one.octets.includes(email)),
+      );
+    });
+    await untilQuiet();
+    expect(await findTraces(db, [email])).not.toContain("inbound_messages");
+  });
 });
 
 describe("a report of ten thousand recipients", () => {
@@ -271,29 +335,7 @@ describe("complaints", () => {
   it("without our token change nothing", async () => {
     const email = "named@example.net";
     await deliver(email);
-    const forged = `From: fbl@example.net
-Subject: complaint
-MIME-Version: 1.0
-Content-Type: multipart/report; report-type=feedback-report; boundary=cut
-
---cut
-Content-Type: message/feedback-report
-
-Feedback-Type: abuse
-User-Agent: x/1
-Version: 1
-Original-Rcpt-To: <${email}>
-
---cut
-Content-Type: message/rfc822
-
-From: a@sender.example.org
-To: ${email}
-X-Delivery-Token: b+aaaaaaaaaa.bbbbbbbbbbbbbbbbbbbbbbbb
-
-x
---cut--
-`;
+    const forged = complaintAbout(email, "b+aaaaaaaaaa.bbbbbbbbbbbbbbbbbbbbbbbb");
     await sendBack("fbl@bounces.localhost", forged);
     await untilQuiet();
     expect(await eventsOf(email)).toEqual(["envio"]);

@@ -29,6 +29,8 @@ export interface LeasedInboundMessage {
   readonly id: number;
   readonly deliveryId: number | null;
   readonly feedbackAddress: string | null;
+  /** The delivery that a message at a feedback address is about. */
+  readonly aboutDeliveryId: number | null;
   readonly isReport: boolean;
   readonly octets: Buffer;
   readonly receivedAt: Date;
@@ -151,7 +153,8 @@ async function leaseOf(
      set state = 'leased', lease_owner = $1, lease_until = now() + make_interval(secs => $2), attempts = attempts + $3
      where id in (
        select id from inbound_messages where ${which} order by id limit $4 for update skip locked)
-     returning id, delivery_id as "deliveryId", feedback_address as "feedbackAddress", is_report as "isReport", octets,
+     returning id, delivery_id as "deliveryId", feedback_address as "feedbackAddress",
+       about_delivery_id as "aboutDeliveryId", is_report as "isReport", octets,
        received_at as "receivedAt", attempts`,
     [lease.owner, lease.seconds, attempts, lease.limit],
   );
@@ -205,6 +208,11 @@ export async function quarantineInboundMessage(
       problem: message.problem.replaceAll("\0", "").slice(0, 2_000),
       quarantined_at: db.fn.now(),
     });
+}
+
+/** Removes a message of which nothing is to be kept. */
+export async function removeInboundMessage(db: Db, id: number, owner: string): Promise<void> {
+  await db("inbound_messages").where({ id, state: "leased", lease_owner: owner }).delete();
 }
 
 /** Gives a message back that is to be tried again. */

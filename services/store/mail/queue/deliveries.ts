@@ -47,6 +47,18 @@ export async function findDeliveries(db: Db, deliveries: readonly DeliveryKey[])
   );
 }
 
+/** Keeps a delivery from being removed until the transaction ends. @returns false where it has been */
+export async function holdDelivery(
+  transaction: Transaction,
+  { instanceId, deliveryId }: DeliveryKey,
+): Promise<boolean> {
+  const rows = await queryRows(transaction, "select from deliveries where instance_id = $1 and id = $2 for key share", [
+    instanceId,
+    deliveryId,
+  ]);
+  return rows.length > 0;
+}
+
 /** What became of a recipient in one attempt. */
 export interface DeliveryOutcome {
   readonly instanceId: number;
