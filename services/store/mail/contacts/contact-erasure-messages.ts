@@ -136,7 +136,7 @@ export async function removeMentions(
     `delete from archived_messages as kept using deliveries, partitions
      where kept.instance_id = $3 and deliveries.instance_id = kept.instance_id and deliveries.id = kept.delivery_id
        and partitions.instance_id = deliveries.instance_id and partitions.id = deliveries.partition_id
-       and partitions.message_id = any($4::bigint[]) and ${isNamedIn("kept.octets")}`,
+       and partitions.message_id = any($4::bigint[]) and ${IS_NAMED}`,
     [...octetNames(spellings), instanceId, messageIds],
   );
   // What came back lies elsewhere than what was sent, and may be about a million deliveries.
@@ -153,7 +153,7 @@ export async function removeMentions(
       .pluck("id");
     await queryRows(
       transaction,
-      `delete from inbound_messages as kept where delivery_id = any($3::bigint[]) and ${isNamedIn("kept.octets")}`,
+      `delete from inbound_messages as kept where delivery_id = any($3::bigint[]) and ${IS_NAMED}`,
       [...octetNames(spellings), ids],
     );
   }
@@ -167,11 +167,12 @@ export async function removeMentions(
 
 const PARTITIONS_AT_ONCE = 50;
 
-/** Whether octets name one of those of $1 and $2, see `octetNames`. Few have the name in them at all: only those are read for where. */
-function isNamedIn(octets: string): string {
-  return `exists (select 1 from unnest($1::bytea[], $2::text[]) as given (name, pattern)
-    where case when position(given.name in ${octets}) > 0 then encode(${octets}, 'escape') ~ given.pattern end)`;
-}
+/**
+ * Whether the octets of a row that is called `kept` name one of those of $1 and $2, see `octetNames`. Few have the name in them at
+ * all: only those are read for where.
+ */
+const IS_NAMED = `exists (select 1 from unnest($1::bytea[], $2::text[]) as given (name, pattern)
+    where case when position(given.name in kept.octets) > 0 then encode(kept.octets, 'escape') ~ given.pattern end)`;
 
 /** Names as octets, and the patterns of them in octets that PostgreSQL has escaped. */
 function octetNames(spellings: readonly string[]): readonly [names: Buffer[], patterns: string[]] {
@@ -234,8 +235,8 @@ export async function replaceContent(
 export async function removeFeedback(transaction: Transaction, { spellings }: ErasureSubject): Promise<void> {
   await queryRows(
     transaction,
-    `delete from inbound_messages
-     where feedback_address is not null and about_delivery_id is null and (${isNamedIn("inbound_messages.octets")}
+    `delete from inbound_messages as kept
+     where feedback_address is not null and about_delivery_id is null and (${IS_NAMED}
        or exists (select 1 from unnest($3::text[], $4::text[]) as given (name, pattern)
          where case when strpos(finding::text, given.name) > 0 then finding::text ~ given.pattern end))`,
     [...octetNames(spellings), spellings, spellings.map(namePattern)],
@@ -252,9 +253,8 @@ export async function removeFromSandbox(
 ): Promise<void> {
   await queryRows(
     transaction,
-    `delete from sandbox_messages
-     where split_part(sender, '@', 2) = any($3::text[])
-       and (rcpt_to = any($4) or ${isNamedIn("sandbox_messages.octets")})`,
+    `delete from sandbox_messages as kept
+     where split_part(sender, '@', 2) = any($3::text[]) and (rcpt_to = any($4::text[]) or ${IS_NAMED})`,
     [...octetNames(spellings), await allowedDomains(transaction, instanceId), spellings],
   );
   await transaction("sandbox_deferrals").whereIn("rcpt_to", spellings).delete();
