@@ -1,5 +1,6 @@
 import type { Db } from "../../platform/postgres/db.ts";
-import { type BarredDelivery, findBarred } from "../../store/mail/contacts/recipients.ts";
+import { type BarredDelivery, findBarred, findBarredCopies } from "../../store/mail/contacts/recipients.ts";
+import { addressKeyOf } from "../../store/mail/events/event-copies.ts";
 import { TOLD_KINDS } from "../../store/mail/events/event-kinds.ts";
 import { recordEvents } from "../../store/mail/events/events.ts";
 import { beginWork } from "../../store/mail/queue/mail-work.ts";
@@ -10,7 +11,8 @@ import { inTransaction } from "../../store/transactions.ts";
 
 /**
  * Takes back what waited, for a limit, a hold or another attempt, while its recipient unsubscribed, was suppressed or became
- * invalid. An invalid or suppressed one gets a `not-sent` event, as it would have when the message was accepted.
+ * invalid. An invalid or suppressed one gets a `not-sent` event, as it would have when the message was accepted. Copies to addresses
+ * that are no contacts are judged by their addresses.
  * @param partitions that the worker has leased and not begun
  * @param deliveries of them
  * @returns those that are to be sent
@@ -22,11 +24,20 @@ export async function withoutBarred(
 ): Promise<readonly DueDelivery[]> {
   if (!deliveries.some(({ hasWaited }) => hasWaited)) return deliveries;
   const partitionOf = new Map(partitions.map((partition) => [partition.id, partition]));
-  const late = deliveries.flatMap(({ id, contactId, partitionId, hasWaited }) => {
-    const { instanceId, message } = partitionOf.get(partitionId)!;
-    return hasWaited && contactId !== null ? [{ id, contactId, instanceId, campaignNumid: message.campaignNumid }] : [];
+  const late = deliveries
+    .filter(({ hasWaited }) => hasWaited)
+    .map(({ id, contactId, recipient, partitionId }) => {
+      const { instanceId, message } = partitionOf.get(partitionId)!;
+      return { id, contactId, recipient, instanceId, campaignNumid: message.campaignNumid };
+    });
+  const ofContacts = late.flatMap(({ contactId, ...delivery }) =>
+    contactId === null ? [] : [{ ...delivery, contactId }],
+  );
+  const copies = late.flatMap(({ contactId, recipient, ...delivery }) => {
+    const emailKey = contactId === null ? addressKeyOf(recipient) : undefined;
+    return emailKey === undefined ? [] : [{ ...delivery, emailKey }];
   });
-  const barred = await findBarred(db, late);
+  const barred = [...(await findBarred(db, ofContacts)), ...(await findBarredCopies(db, copies))];
   for (const instanceId of new Set(barred.map((one) => one.instanceId))) {
     await withdraw(
       db,

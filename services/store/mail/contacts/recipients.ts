@@ -3,8 +3,8 @@ import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import type { ContactProfile } from "../../../core/mail/personalise.ts";
 import { domainGroups } from "../../../platform/config/domain-groups.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
-import { byInstance, isSpread, ownRows } from "../by-instance.ts";
-import { isSuppressed } from "./suppressions.ts";
+import { byInstance, isSpread, type Own, ownRows } from "../by-instance.ts";
+import { isSuppressed, type SuppressingInstance } from "./suppressions.ts";
 
 /** Somebody to send to; names, when given, update the contact. */
 export interface RecipientAddress {
@@ -366,21 +366,26 @@ export interface BarredDelivery {
   readonly suppressed: boolean;
 }
 
-/** A delivery to a contact. */
-export interface ContactDelivery {
+/** A delivery that may be barred. */
+interface WaitingDelivery {
   readonly id: number;
   readonly instanceId: number;
   readonly campaignNumid: number;
+}
+
+/** A delivery to a contact. */
+export interface ContactDelivery extends WaitingDelivery {
   readonly contactId: number;
+}
+
+/** A copy to an address that was no contact. */
+export interface CopyDelivery extends WaitingDelivery {
+  readonly emailKey: string;
 }
 
 /** Those of these deliveries whose contacts are invalid, suppressed, or unsubscribed from the campaign or from everything. */
 export async function findBarred(db: Db, deliveries: readonly ContactDelivery[]): Promise<BarredDelivery[]> {
   const own = await ownRows(db);
-  const instance = {
-    id: "given.instance_id",
-    owns: (table: string) => `${own(table)} and ${table}.instance_id = given.instance_id`,
-  };
   return byInstance(db, deliveries, (given) =>
     queryRows<BarredDelivery>(
       db,
@@ -388,7 +393,7 @@ export async function findBarred(db: Db, deliveries: readonly ContactDelivery[])
       `select given.id, given.instance_id as "instanceId", given.campaign_numid as "campaignNumid", invalid, suppressed
        from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) as given (instance_id, id, campaign_numid, contact_id),
        lateral (
-         select contact.invalid, ${isSuppressed("contact.email_key", instance)} as suppressed,
+         select contact.invalid, ${isSuppressed("contact.email_key", givenInstance(own))} as suppressed,
            contact.unsubscribed_at is not null or exists (
              select from campaign_unsubscriptions as gone where ${own("gone")}
                and gone.contact_id = given.contact_id and gone.campaign_numid = given.campaign_numid) as unsubscribed
@@ -404,6 +409,39 @@ export async function findBarred(db: Db, deliveries: readonly ContactDelivery[])
     ),
   );
 }
+
+/** Those of these copies whose addresses are suppressed, or have become contacts that are to get no mail of the campaign. */
+export async function findBarredCopies(db: Db, copies: readonly CopyDelivery[]): Promise<BarredDelivery[]> {
+  const own = await ownRows(db);
+  const instance = givenInstance(own);
+  return byInstance(db, copies, (given) =>
+    queryRows<BarredDelivery>(
+      db,
+      `select given.id, given.instance_id as "instanceId", given.campaign_numid as "campaignNumid", invalid, suppressed
+       from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) as given (instance_id, id, campaign_numid, email_key),
+       lateral (select ${isSuppressed("given.email_key", instance)} as suppressed offset 0) listed,
+       lateral (
+         select coalesce(bool_or(contact.invalid), false) as invalid,
+           coalesce(bool_or(contact.unsubscribed_at is not null or exists (
+             select from campaign_unsubscriptions as gone where ${own("gone")}
+               and gone.contact_id = contact.id and gone.campaign_numid = given.campaign_numid)), false) as unsubscribed
+         from contacts as contact where ${instance.owns("contact")} and contact.email_key = given.email_key offset 0
+       ) contact where invalid or suppressed or unsubscribed`,
+      [
+        given.map(({ instanceId }) => instanceId),
+        given.map(({ id }) => id),
+        given.map(({ campaignNumid }) => campaignNumid),
+        given.map(({ emailKey }) => emailKey),
+      ],
+      { name: "find-barred-copies" },
+    ),
+  );
+}
+
+const givenInstance = (own: Own): SuppressingInstance => ({
+  id: "given.instance_id",
+  owns: (table) => `${own(table)} and ${table}.instance_id = given.instance_id`,
+});
 
 /** The keys of contacts' addresses, in no order; of those that are gone there is none. */
 export async function listEmailKeys(db: Db, instanceId: number, contactIds: readonly number[]): Promise<string[]> {
