@@ -1,5 +1,6 @@
 import type { AttemptFacts } from "../../core/mail/delivery-attempt.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
+import { removeFromSandbox } from "../../store/mail/contacts/contact-erasure-messages.ts";
 import { countHardBouncedMessages, lockAddresses, lockContacts } from "../../store/mail/contacts/contacts.ts";
 import { TOLD_KINDS } from "../../store/mail/events/event-kinds.ts";
 import { recordEvents } from "../../store/mail/events/events.ts";
@@ -58,6 +59,10 @@ export async function recordOutcomes(
   const rows = await settleDeliveries(transaction, outcomes, now);
   const settledAt = new Map(rows.map(({ id, at }) => [id, at]));
   const settled = outcomes.filter(({ deliveryId }) => settledAt.has(deliveryId));
+  await forgetErased(
+    transaction,
+    outcomes.filter(({ deliveryId }) => !settledAt.has(deliveryId)),
+  );
   const refused = rows.filter(({ state }) => state === "refused");
   const refusedOf = refused.map((row) => ({ instanceId: row.instance_id, id: row.partition_id }));
   await lockPartitions(transaction, [...refusedOf, ...alsoChanged]);
@@ -75,6 +80,15 @@ export async function recordOutcomes(
   });
   await storeBounces(transaction, bounces, rule);
   return new Set(settledAt.keys());
+}
+
+/** What was on the wire while its recipient was erased may have come to the sandbox after that: it goes as well. */
+async function forgetErased(transaction: Transaction, unsettled: readonly DeliveryOutcome[]): Promise<void> {
+  if (unsettled.length === 0) return;
+  const there = new Set((await findDeliveries(transaction, unsettled)).map(({ deliveryId }) => deliveryId));
+  for (const { instanceId, deliveryId, recipient } of unsettled) {
+    if (!there.has(deliveryId)) await removeFromSandbox(transaction, { instanceId, spellings: [recipient] });
+  }
 }
 
 /** Tells those instances of deliveries and deferrals that want to know; a refusal is an event anyway. */

@@ -249,7 +249,7 @@ export async function removeFeedback(transaction: Transaction, { spellings }: Er
  */
 export async function removeFromSandbox(
   transaction: Transaction,
-  { instanceId, spellings }: ErasureSubject,
+  { instanceId, spellings }: Pick<ErasureSubject, "instanceId" | "spellings">,
 ): Promise<void> {
   await queryRows(
     transaction,
