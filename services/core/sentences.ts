@@ -633,6 +633,7 @@ export const SENTENCES = {
   "subject-uri-missing": "falta asunto_uri",
   "filter-gone": "filtro {filter} no existe",
   "group-gone": "grupo {group} no existe",
+  "filter-group-gone": "filtro {filter}: grupo {group} no existe",
 
   // Name servers without room for a zone
   "zone-left-out": "the zone is not published on {count} name servers: it does not fit into their memory",

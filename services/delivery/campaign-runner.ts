@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { FilterCondition } from "../core/mail/filter-condition.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { type Sentence, sentence } from "../core/sentences.ts";
 import { campaignTemplate, completeCancellation, pauseCampaign } from "../operations/mail/campaign-control.ts";
 import { beginCampaign, type CampaignStart, gatherPortion } from "../operations/mail/campaign-start.ts";
 import { type ContentScanner, composeForScan } from "../operations/mail/content-scan.ts";
+import type { Selection } from "../operations/mail/judge-selection.ts";
 import { permittedSender } from "../operations/mail/senders.ts";
 import type { Clock } from "../platform/clock.ts";
 import { readCampaignText } from "../platform/lookups/campaign-text.ts";
@@ -161,14 +161,14 @@ export class CampaignRunner {
       : sentence("content-judged", { score: scan.score.toFixed(1) });
   }
 
-  async #readAudience({ instanceId, groups, filters }: DueCampaign): Promise<Result<FilterCondition, Sentence>> {
-    const any: FilterCondition[] = groups.map((group) => ({ group }));
+  async #readAudience({ instanceId, groups, filters }: DueCampaign): Promise<Result<Selection[], Sentence>> {
+    const audience: Selection[] = groups.map((group) => ({ condition: { group } }));
     for (const id of filters) {
       const filter = await findFilter(this.#options.db, instanceId, id);
       if (filter === undefined) return refuse(sentence("filter-gone", { filter: id }));
-      any.push(filter.condition);
+      audience.push(filter);
     }
-    return ok({ any });
+    return ok(audience);
   }
 
   async #watchBounces({ instanceId, campaignNumid, eeid, judged }: CampaignUnderWay): Promise<void> {

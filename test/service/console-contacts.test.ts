@@ -205,6 +205,36 @@ describe("filters", () => {
     expect((await north("DELETE", `${at}/filters/${added.id}`)).status).toBe(404);
   });
 
+  test("one that names a group which is gone selects nobody, and is refused wherever it would be used", async () => {
+    const condiciones = { no: { grupo: "quitado" } };
+    await north("POST", `${at}/groups`, { nombre: "quitado" });
+    const { id, ...added } = (await north("POST", `${at}/filters`, { nombre: "Sin", condiciones })).body;
+    expect(added).toEqual({ nombre: "Sin", condiciones, contactos: 3 });
+    await north("POST", `${at}/webhooks`, { url: "https://hook.example.net/", name: "sin", filter: id });
+    await north("DELETE", `${at}/groups/quitado`);
+
+    expect((await north("GET", `${at}/filters`)).body.filtros).toContainEqual({
+      ...{ id, nombre: "Sin", condiciones, contactos: 0, grupo_ausente: "quitado" },
+    });
+    expect(await north("POST", `${at}/filters/count`, { condiciones })).toMatchObject({
+      status: 400,
+      body: { msg: "grupo quitado no existe", code: "group-gone", values: { group: "quitado" } },
+    });
+    const refusal = {
+      status: 400,
+      body: {
+        ...{ msg: "filtro Sin: grupo quitado no existe", code: "filter-group-gone" },
+        values: { filter: "Sin", group: "quitado" },
+      },
+    };
+    expect(await north("GET", `${at}/contacts?filter=${id}`)).toMatchObject(refusal);
+    expect(await north("POST", `${at}/webhooks`, { url: "https://h.example.net/", filter: id })).toMatchObject(refusal);
+    const { webhooks } = (await north("GET", `${at}/webhooks`)).body;
+    expect(webhooks).toMatchObject([{ id: "sin", grupo_ausente: "quitado" }]);
+    await north("DELETE", `${at}/webhooks/sin`);
+    await north("DELETE", `${at}/filters/${id}`);
+  });
+
   test.each([
     [{ condiciones: { todas: [{ grupo: "x" }, { campo: "edad", es: "contiene", valor: 1 }] } }, "condiciones.todas[1]"],
     [{ condiciones: { campo: "password", es: "=", valor: "x" } }, "condiciones"],

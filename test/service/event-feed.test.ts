@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { FullEvents } from "../../services/operations/mail/told-events.ts";
+import { addGroups } from "../../services/store/mail/contacts/groups.ts";
 import { TOLD_KINDS } from "../../services/store/mail/events/event-kinds.ts";
 import { recordEvents } from "../../services/store/mail/events/events.ts";
 import { withdrawBatch } from "../../services/store/mail/queue/queue-stops.ts";
@@ -266,6 +267,15 @@ describe("webhooks", () => {
     expect(await body("all")).toEqual(["red@hook.test 1", "sky@hook.test 1", "red@hook.test 4", "late@hook.test 1"]);
     // It waits until it is settled: the same again.
     expect(await body("all")).toHaveLength(4);
+  });
+
+  test("one whose filter names a group that is gone is told of nobody", async () => {
+    await hook("but", { condition: { not: { group: "gone" } } });
+    await send("but@hook.test");
+    expect(await next("but")).toBeUndefined();
+    await addGroups(api.db, api.north.id, ["gone"]);
+    await send("again@hook.test");
+    expect(JSON.parse((await next("but"))!.body)).toEqual(["again@hook.test 1"]);
   });
 
   test("what happened before one was set is not for it", async () => {

@@ -155,6 +155,18 @@ describe("filtros", () => {
     expect(found).toEqual(names);
   });
 
+  test.each<FilterCondition>([
+    { not: { group: "removed" } },
+    { any: [{ field: "firstName", is: "=", value: "Ana" }, { group: "removed" }] },
+    { all: [{ not: { group: "clientes" } }, { not: { all: [{ group: "removed" }] } }] },
+  ])("%j selects nobody, as there is no such group", async (condition) => {
+    expect(await countMatches(api.db, api.north.id, condition, now)).toBe(0);
+    for await (const _ of streamMatches(api.db, api.north.id, condition, now)) expect.unreachable();
+    const id = (await addFilter(api.db, api.north.id, { name: "but", condition }))!;
+    expect((await api.north.call("GET", "/v1/filtros")).body.filtros).toMatchObject([{ id, contactos: 0 }]);
+    await removeFilter(api.db, api.north.id, id);
+  });
+
   test("GET filtros lists the caller's in the API's words, with their counts", async () => {
     expect((await api.north.call("GET", "/v1/filtros/")).body).toEqual({ status: "ok", filtros: [] });
     const condition: FilterCondition = {

@@ -5,6 +5,8 @@ import { registerWebhookCommand } from "../../services/cli/commands/webhook.ts";
 import type { CommandRuntime } from "../../services/cli/runtime.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
+import { addFilter } from "../../services/store/mail/contacts/filters.ts";
+import { addGroups } from "../../services/store/mail/contacts/groups.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addTestInstance } from "../support/instances.ts";
 
@@ -82,6 +84,15 @@ test.each([
   [["replay", "north", "1"], "north has no batch 1"],
 ])("refuses %j", async (words, text) => {
   await expect(palomar("webhook", ...words)).rejects.toThrow(new CommandRefused(text));
+});
+
+test("refuses a filter that names a group which is gone", async () => {
+  const { id } = await database.db("instances").first("id");
+  await addFilter(database.db, id, { name: "but", condition: { not: { group: "gone" } } });
+  const set = () => palomar("webhook", "set", "north", "https://hooks.example.org/", "--filter", "but");
+  await expect(set()).rejects.toThrow(new CommandRefused("filtro but: grupo gone no existe"));
+  await addGroups(database.db, id, ["gone"]);
+  expect(await set()).toMatchObject({ name: "north" });
 });
 
 test.each([

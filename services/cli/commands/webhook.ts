@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import type { FilterCondition } from "../../core/mail/filter-condition.ts";
 import { toConditionJson } from "../../core/mail/filter-json.ts";
 import { parseHttpUrl } from "../../core/url.ts";
+import { judgeSelection } from "../../operations/mail/judge-selection.ts";
 import { readToldKinds, toldNames } from "../../operations/mail/told-events.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { findCampaign } from "../../store/mail/campaigns/campaigns.ts";
@@ -125,7 +126,9 @@ async function findCondition(
 ): Promise<FilterCondition | null> {
   if (filter === undefined) return null;
   const found = (await listFilters(db, instanceId)).find(({ name }) => name === filter);
-  return found === undefined ? runtime.refuse(`there is no filter ${filter}`) : found.condition;
+  if (found === undefined) return runtime.refuse(`there is no filter ${filter}`);
+  const gone = await judgeSelection(db, instanceId, found);
+  return gone === undefined ? found.condition : runtime.refuse(gone.message);
 }
 
 function registerList(webhook: Command, runtime: CommandRuntime): void {

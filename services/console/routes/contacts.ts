@@ -8,6 +8,7 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { eraseAddress, isNothing } from "../../operations/mail/contact-erasure.ts";
 import { exportContacts } from "../../operations/mail/contact-export.ts";
 import { type ImportReport, importContacts } from "../../operations/mail/contact-import.ts";
+import { judgeSelection } from "../../operations/mail/judge-selection.ts";
 import { exportReply } from "../../platform/http/streamed-reply.ts";
 import { jobError } from "../../store/jobs.ts";
 import { findContact } from "../../store/mail/contacts/contact-profiles.ts";
@@ -77,6 +78,8 @@ async function toSearch(
 ): Promise<Result<ContactSearch, Refusal>> {
   const filter = given.filter === undefined ? undefined : await findFilter(db, instance.id, given.filter);
   if (given.filter !== undefined && filter === undefined) return refuse(problem("no-such-filter"));
+  const gone = filter && (await judgeSelection(db, instance.id, filter));
+  if (gone !== undefined) return refuse(unacceptable(gone));
   return ok({ text: given.search || undefined, group: given.group || undefined, condition: filter?.condition });
 }
 

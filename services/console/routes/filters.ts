@@ -1,9 +1,10 @@
 import { z } from "zod";
 import { groupName } from "../../core/mail/contact-input.ts";
-import type { FilterCondition } from "../../core/mail/filter-condition.ts";
+import { type FilterCondition, groupsOf } from "../../core/mail/filter-condition.ts";
 import { readConditionJson, toConditionJson } from "../../core/mail/filter-json.ts";
-import { invalidField, type Refusal } from "../../core/refusal.ts";
+import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { judgeSelection } from "../../operations/mail/judge-selection.ts";
 import {
   addFilter,
   changeFilter,
@@ -13,6 +14,7 @@ import {
   listFilters,
   removeFilter,
 } from "../../store/mail/contacts/filters.ts";
+import { findMissingGroup } from "../../store/mail/contacts/groups.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
 import { areaOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
@@ -28,7 +30,13 @@ const conditionJson = z.record(z.string(), z.unknown()).meta({
     'one as XYZ…XYZ; es: = != < <= > >= contiene "empieza con"), {"grupo"}, {"invalido"}, ' +
     '{"evento","campana_id"?,"dias"?}',
 });
-const filterJson = z.object({ id: z.int(), nombre: z.string(), condiciones: conditionJson, contactos: z.int() });
+const filterJson = z.object({
+  ...{ id: z.int(), nombre: z.string(), condiciones: conditionJson, contactos: z.int() },
+  grupo_ausente: z
+    .string()
+    .optional()
+    .meta({ description: "a group that the conditions name and that is gone: until it is there, nobody is selected" }),
+});
 
 /** Filters of an instance: saved conditions over its contacts, in the words of the mail API. */
 export const makeFilterEndpoints: MakeConsoleEndpoints = (context) => [
@@ -93,6 +101,8 @@ function countEndpoint(context: ConsoleContext): ConsoleEndpoint {
       withInstance(context, caller, params.name, async (instance) => {
         const condition = readCondition(fields.condiciones);
         if (!condition.ok) return condition;
+        const gone = await judgeSelection(context.db, instance.id, { condition: condition.value });
+        if (gone !== undefined) return refuse(unacceptable(gone));
         return ok({ contactos: await countNow(context, instance, condition.value) });
       }),
   });
@@ -153,7 +163,11 @@ function readCondition(json: unknown): Result<FilterCondition, Refusal> {
 
 async function toJson(context: ConsoleContext, instance: Instance, { id, name, condition }: Filter) {
   const contactos = await countNow(context, instance, condition);
-  return { id, nombre: name, condiciones: toConditionJson(condition), contactos };
+  const missing = await findMissingGroup(context.db, instance.id, groupsOf(condition));
+  return {
+    ...{ id, nombre: name, condiciones: toConditionJson(condition), contactos },
+    ...(missing === undefined ? {} : { grupo_ausente: missing }),
+  };
 }
 
 function countNow({ db, clock }: ConsoleContext, instance: Instance, condition: FilterCondition): Promise<number> {

@@ -1,10 +1,13 @@
 import { z } from "zod";
+import { groupsOf } from "../../core/mail/filter-condition.ts";
 import { toConditionJson } from "../../core/mail/filter-json.ts";
-import { invalidField, type Refusal } from "../../core/refusal.ts";
+import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { judgeSelection } from "../../operations/mail/judge-selection.ts";
 import { readToldKinds, toldNames } from "../../operations/mail/told-events.ts";
 import { sentenceJson } from "../../platform/http/problem.ts";
 import { findFilter } from "../../store/mail/contacts/filters.ts";
+import { findMissingGroup } from "../../store/mail/contacts/groups.ts";
 import {
   addWebhook,
   FIRST_WEBHOOK,
@@ -44,6 +47,10 @@ const webhookJson = z.object({
   id: z.string().meta({ description: "its name" }),
   url: z.string(),
   ...choiceReply,
+  grupo_ausente: z
+    .string()
+    .optional()
+    .meta({ description: "a group that the conditions name and that is gone: until it is there, nothing is told" }),
   failures: z.int().meta({ description: "failed attempts in a row" }),
   next_attempt: z.string(),
 });
@@ -77,8 +84,13 @@ function listEndpoint(context: ConsoleContext): ConsoleEndpoint {
     reply: z.object({ webhooks: z.array(webhookJson) }),
     act: ({ caller, params }) =>
       withInstance(context, caller, params.name, async ({ id }) => {
-        const webhooks = await listWebhooks(context.db, id);
-        return ok({ webhooks: webhooks.map(showWebhook) });
+        const webhooks: z.input<typeof webhookJson>[] = [];
+        for (const webhook of await listWebhooks(context.db, id)) {
+          const groups = webhook.condition === null ? [] : groupsOf(webhook.condition);
+          const missing = await findMissingGroup(context.db, id, groups);
+          webhooks.push({ ...showWebhook(webhook), ...(missing === undefined ? {} : { grupo_ausente: missing }) });
+        }
+        return ok({ webhooks });
       }),
   });
 }
@@ -125,6 +137,8 @@ async function readChoice(
   if (kinds && !kinds.ok) return refuse(invalidField("kinds", "no-event-kind", { kind: kinds.error }));
   const filter = given.filter === undefined ? undefined : await findFilter(db, instanceId, given.filter);
   if (given.filter !== undefined && filter === undefined) return refuse(problem("no-such-filter"));
+  const gone = filter && (await judgeSelection(db, instanceId, filter));
+  if (gone !== undefined) return refuse(unacceptable(gone));
   return ok({
     kinds: kinds?.value ?? null,
     campaigns: given.campaigns ?? null,

@@ -1,9 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { validateAddress } from "../../core/mail/address.ts";
-import { type FilterCondition, groupsOf } from "../../core/mail/filter-condition.ts";
 import { senderKey } from "../../core/mail/guard/sending-limits.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Sentence, sentence } from "../../core/sentences.ts";
+import type { Sentence } from "../../core/sentences.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import {
   beginGathering,
@@ -19,11 +18,11 @@ import {
   noteGathered,
   noteWaiting,
 } from "../../store/mail/campaigns/campaign-runs.ts";
-import { findMissingGroup } from "../../store/mail/contacts/groups.ts";
 import { addGatheringBatch, endGathering } from "../../store/mail/sends/batches.ts";
 import { addMessages, loadMessage, type StoredTemplate } from "../../store/mail/sends/messages.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { gatherContacts, queueAudiences } from "./audience.ts";
+import { judgeSelection, type Selection } from "./judge-selection.ts";
 import { type Admission, guardsEverybody, type QueueCharged, SendingGate } from "./sending-gate.ts";
 
 /** Contacts of one transaction: little enough to be done in a second, and to be done again after a crash. */
@@ -34,8 +33,8 @@ export interface CampaignStart {
   readonly template: StoredTemplate;
   /** As A-labels. */
   readonly senderDomain: string;
-  /** Who gets it. */
-  readonly audience: FilterCondition;
+  /** Who gets it: whoever any of these selects. */
+  readonly audience: readonly Selection[];
   readonly now: Date;
 }
 
@@ -53,8 +52,10 @@ export async function beginCampaign(
   const { campaignNumid, instanceId, creator } = send;
   return db.transaction(async (transaction) => {
     if (!(await lockClaimedCampaign(transaction, send))) return ok(false);
-    const group = await findMissingGroup(transaction, instanceId, groupsOf(start.audience), { keep: true });
-    if (group !== undefined) return refuse(sentence("group-gone", { group }));
+    for (const selection of start.audience) {
+      const gone = await judgeSelection(transaction, instanceId, selection, { keep: true });
+      if (gone !== undefined) return refuse(gone);
+    }
     const eeid = randomUUID();
     await addGatheringBatch(transaction, { eeid, instanceId, campaignNumid, creator });
     const [messageId] = await addMessages(transaction, [
@@ -67,7 +68,8 @@ export async function beginCampaign(
         content: { kind: "template", template: start.template, attachments: [] },
       },
     ]);
-    const recipients = await noteCampaignRecipients(transaction, send, start);
+    const audience = { any: start.audience.map(({ condition }) => condition) };
+    const recipients = await noteCampaignRecipients(transaction, send, { audience, now: start.now });
     await beginGathering(transaction, send, { eeid, messageId: messageId!, recipients });
     return ok(true);
   });

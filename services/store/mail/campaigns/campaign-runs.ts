@@ -82,7 +82,7 @@ export async function noteCampaignRecipients(
     `with noted as (
        insert into campaign_recipients (instance_id, campaign_numid, contact_id)
        select $2::bigint, $1::bigint, contact.id from contacts as contact
-        where contact.instance_id = $2 and ${compileCondition(audience, now, values)}
+        where contact.instance_id = $2 and ${compileCondition(audience, { instance: "$2", now }, values)}
        returning 1
      )
      select count(*)::int as recipients from noted`,

@@ -44,10 +44,11 @@ export async function searchContacts(
 }
 
 function compileSearch({ text, group, condition }: ContactSearch, now: Date, values: StatementValues): string {
+  const scope = { instance: "$1", now };
   const parts = [
     ...(text === undefined ? [] : [matchText(text, values)]),
-    ...(group === undefined ? [] : [compileCondition({ group }, now, values)]),
-    ...(condition === undefined ? [] : [compileCondition(condition, now, values)]),
+    ...(group === undefined ? [] : [compileCondition({ group }, scope, values)]),
+    ...(condition === undefined ? [] : [compileCondition(condition, scope, values)]),
   ];
   return parts.length === 0 ? "true" : parts.join(" and ");
 }

@@ -1,4 +1,9 @@
-import type { Comparison, FilterCondition, FilterField } from "../../../core/mail/filter-condition.ts";
+import {
+  type Comparison,
+  type FilterCondition,
+  type FilterField,
+  groupsOf,
+} from "../../../core/mail/filter-condition.ts";
 import type { StatementValues } from "../../../platform/postgres/db.ts";
 import { EVENT_KINDS } from "../events/event-kinds.ts";
 
@@ -20,14 +25,36 @@ const COLUMNS: Readonly<Record<FilterField, string>> = {
 
 const DAY_MS = 86_400_000;
 
+/** What a condition is looked at in. */
+export interface ConditionScope {
+  /** What stands for the instance's id in the statement, such as `$1`. */
+  readonly instance: string;
+  /** What `withinDays` counts back from. */
+  readonly now: Date;
+}
+
 /**
  * A condition as SQL over a row `contact` of contacts. Nothing of the condition becomes part of the SQL text but
  * column names and operators from the tables here; whatever else it asks about is bound to the contact's instance.
- * @param now what `withinDays` counts back from
+ * Nobody fulfils a condition that names a group which is gone: whoever the group kept out would.
  * @param values of the statement, to which those of the condition are added
  */
-export function compileCondition(condition: FilterCondition, now: Date, values: StatementValues): string {
-  const compile = (part: FilterCondition) => compileCondition(part, now, values);
+export function compileCondition(
+  condition: FilterCondition,
+  { instance, now }: ConditionScope,
+  values: StatementValues,
+): string {
+  const compiled = compilePart(condition, now, values);
+  const groups = [...new Set(groupsOf(condition))];
+  if (groups.length === 0) return compiled;
+  const names = `${values.add(groups)}::text[]`;
+  // About no contact: PostgreSQL asks it once a statement.
+  return `((select count(1) from groups where groups.instance_id = ${instance} and groups.name = any(${names}))
+    = cardinality(${names}) and ${compiled})`;
+}
+
+function compilePart(condition: FilterCondition, now: Date, values: StatementValues): string {
+  const compile = (part: FilterCondition) => compilePart(part, now, values);
   if ("all" in condition) return combine(condition.all.map(compile), " and ", "true");
   if ("any" in condition) return combine(condition.any.map(compile), " or ", "false");
   if ("not" in condition) return `not ${compile(condition.not)}`;

@@ -62,7 +62,7 @@ export async function listFilters(db: Db, instanceId: number): Promise<Filter[]>
 /** How many contacts of an instance fulfil a condition now. */
 export async function countMatches(db: Db, instanceId: number, condition: FilterCondition, now: Date): Promise<number> {
   const values = new StatementValues(instanceId);
-  const where = compileCondition(condition, now, values);
+  const where = compileCondition(condition, { instance: "$1", now }, values);
   const [row] = await queryRows<{ count: number }>(
     db,
     `select count(*) as count from contacts as contact where contact.instance_id = $1 and ${where}`,
@@ -82,7 +82,7 @@ export async function* streamMatches(
 ): AsyncGenerator<readonly { readonly contactId: number; readonly email: string }[]> {
   for (let after = 0; ; ) {
     const values = new StatementValues(instanceId, after, MATCHES_PER_READ);
-    const where = compileCondition(condition, now, values);
+    const where = compileCondition(condition, { instance: "$1", now }, values);
     const matches = await queryRows<{ contactId: number; email: string }>(
       db,
       `select contact.id as "contactId", contact.email from contacts as contact

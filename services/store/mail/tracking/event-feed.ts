@@ -33,7 +33,7 @@ export interface FeedSelection {
   /** Numbers of TOLD_KINDS; null: of EVENT_KINDS. */
   readonly kinds: readonly number[] | null;
   readonly campaigns: readonly number[] | null;
-  /** Over the contact; what is no contact's is left out then. */
+  /** Over the contact; what is no contact's is left out then, and everything while a group that it names is gone. */
   readonly condition: FilterCondition | null;
 }
 
@@ -146,7 +146,9 @@ export async function readFeed(
     ...(campaigns === null
       ? []
       : [`coalesce(e.campaign_numid, m.campaign_numid) = any(${values.add(campaigns)}::bigint[])`]),
-    ...(condition === null ? [] : [`contact.id is not null and ${compileCondition(condition, now, values)}`]),
+    ...(condition === null
+      ? []
+      : [`contact.id is not null and ${compileCondition(condition, { instance: "$1", now }, values)}`]),
   ];
   // One statement: what is given a place meanwhile is in the next page, and not behind it.
   const rows = await queryRows<ToldEvent & { readonly seen: number | null }>(

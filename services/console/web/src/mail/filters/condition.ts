@@ -7,6 +7,8 @@ export interface Filter {
   readonly condiciones: Condition;
   /** How many contacts it selects now. */
   readonly contactos: number;
+  /** A group that it names and that is gone: it selects nobody. */
+  readonly grupo_ausente?: string;
 }
 
 /** A condition in the mail API's words. */

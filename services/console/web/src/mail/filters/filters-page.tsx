@@ -30,9 +30,12 @@ export function FiltersPage({ instance }: { readonly instance: string }) {
           id: "contacts",
           label: words.selects,
           align: "end",
-          cell: ({ id, contactos }) => (
-            <a href={mailPage(instance, "contacts") + queryOf({ filter: id })}>{formatNumber(contactos)}</a>
-          ),
+          cell: ({ id, contactos, grupo_ausente }) =>
+            grupo_ausente === undefined ? (
+              <a href={mailPage(instance, "contacts") + queryOf({ filter: id })}>{formatNumber(contactos)}</a>
+            ) : (
+              words.groupGone(grupo_ausente)
+            ),
         },
       ]}
     />

@@ -28,6 +28,7 @@ interface Webhook {
   readonly kinds?: readonly string[];
   readonly campaigns?: readonly number[];
   readonly condiciones?: object;
+  readonly grupo_ausente?: string;
   readonly full?: true;
   readonly failures: number;
   readonly next_attempt: string;
@@ -127,13 +128,14 @@ const isUsual = (kinds: ReadonlySet<string>) =>
   kinds.size === USUAL_KINDS.length && USUAL_KINDS.every((kind) => kinds.has(kind));
 
 /** What a webhook is told, in few words. */
-function describeChoice({ kinds, campaigns, condiciones, full }: Webhook): string {
+function describeChoice({ kinds, campaigns, condiciones, grupo_ausente, full }: Webhook): string {
   const { webhooks: words, events } = texts().mail;
   const names: Readonly<Record<string, string>> = { ...events, ...words.moreEvents };
   return [
     kinds === undefined ? words.usual : kinds.map((kind) => names[kind] ?? kind).join(", "),
     ...(campaigns === undefined ? [] : [words.ofCampaigns(campaigns.join(", "))]),
     ...(condiciones === undefined ? [] : [words.filtered]),
+    ...(grupo_ausente === undefined ? [] : [texts().mail.filters.groupGone(grupo_ausente)]),
     ...(full ? [words.withWhy] : []),
   ].join("; ");
 }

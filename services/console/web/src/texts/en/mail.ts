@@ -119,6 +119,7 @@ export const mail = {
     removeTitle: (name: string) => `Delete filter ${name}?`,
     removeHint: "Campaigns that were started keep the recipients that they gathered.",
     gone: "This filter does not exist any more.",
+    groupGone: (group: string) => `nobody: the group ${group} does not exist any more`,
     empty: "No filters yet",
     emptyHint: "A filter selects contacts by what is known of them, anew each time it is used.",
     conditions: "Conditions",

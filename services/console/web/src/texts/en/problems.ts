@@ -206,6 +206,7 @@ export const problems = {
     "subject-uri-missing": "The address of the subject is missing.",
     "filter-gone": "The filter {filter} does not exist any more.",
     "group-gone": "The group {group} does not exist any more.",
+    "filter-group-gone": "The filter {filter} names the group {group}, which does not exist any more.",
     "paused-by": "Paused by {login}.",
     "bounces-above": "Bounces: {bounced} of {tried} recipients (limit: {limit} %).",
     "zone-left-out-of-one": "A name server without room for this zone does not answer for it.",

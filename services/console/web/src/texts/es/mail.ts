@@ -121,6 +121,7 @@ export const mail: Texts["mail"] = {
     removeTitle: (name) => `¿Borrar el filtro ${name}?`,
     removeHint: "Las campañas ya iniciadas conservan los destinatarios que reunieron.",
     gone: "Este filtro ya no existe.",
+    groupGone: (group: string) => `a nadie: el grupo ${group} ya no existe`,
     empty: "Todavía no hay filtros",
     emptyHint: "Un filtro selecciona contactos por lo que se sabe de ellos, de nuevo cada vez que se usa.",
     conditions: "Condiciones",

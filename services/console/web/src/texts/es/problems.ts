@@ -261,6 +261,7 @@ export const problems: Texts["problems"] = {
     "subject-uri-missing": "Falta la dirección del asunto.",
     "filter-gone": "El filtro {filter} ya no existe.",
     "group-gone": "El grupo {group} ya no existe.",
+    "filter-group-gone": "El filtro {filter} nombra el grupo {group}, que ya no existe.",
     "paused-by": "{login} la puso en pausa.",
     "bounces-above": "Rebotes: {bounced} de {tried} destinatarios (límite: {limit} %).",
     "zone-left-out-of-one": "Un servidor de nombres sin lugar para esta zona no responde por ella.",
