@@ -154,6 +154,27 @@ describe("import", () => {
   });
 });
 
+test("the column invalido is the API's field, and no custom one; a custom field of that name is wrapped", async () => {
+  const csv = "email,invalido\nbad@example.org,true\ngood@example.org,false\nkept@example.org,\nodd@example.org,si\n";
+  await api.south.call("POST", "/v1/contacto", { email: "kept@example.org", invalido: true });
+  await api.south.call("POST", "/v1/contacto", { email: "good@example.org", invalido: true });
+  expect((await load(csv, false, api.south.id)).errors).toEqual([{ line: 5, on: "invalido invalido" }]);
+  const contacts = ["bad", "good", "kept"].map(async (name) => {
+    const { invalido, campos } = (await api.south.call("GET", `/v1/contacto/${name}@example.org`)).body.contacto;
+    return { name, invalido, campos };
+  });
+  expect(await Promise.all(contacts)).toEqual([
+    { name: "bad", invalido: true, campos: [] },
+    { name: "good", invalido: false, campos: [] },
+    { name: "kept", invalido: true, campos: [] },
+  ]);
+  for (const name of ["bad", "good", "kept"]) await eraseAddress(api.db, api.south.id, address(`${name}@example.org`));
+  expect((await load("email,XYZinvalidoXYZ\nown@example.org,own\n", false, api.south.id)).errors).toEqual([]);
+  const own = (await api.south.call("GET", "/v1/contacto/own@example.org")).body.contacto;
+  expect(own).toMatchObject({ invalido: false, campos: [{ nombre: "XYZinvalidoXYZ", valor: "own" }] });
+  await eraseAddress(api.db, api.south.id, address("own@example.org"));
+});
+
 test("an export read in again by another instance gives the same export", async () => {
   await api.north.call("POST", "/v1/contacto", {
     email: "quoted@example.org",
@@ -164,12 +185,19 @@ test("an export read in again by another instance gives the same export", async 
     campos: [{ nombre: "NOTA", valor: 'line 1\nline "2"' }],
     grupos: ["a b", "c"],
   });
+  // What parts groups in a cell, and what keeps it from that.
+  const grupos = ["x|y", "x", "\\", "\\|", "ends\\", "in\\side", "|"];
+  await api.north.call("POST", "/v1/contacto", {
+    email: "groups@example.org",
+    subtipo_dispositivo_id: -2147483648,
+    grupos,
+  });
   // Names that every object has something under.
   const inherited = ["constructor", "toString"].map((nombre) => ({ nombre, valor: "own" }));
   await api.north.call("POST", "/v1/contacto", { email: "inherited@example.org", campos: inherited });
   // Names that columns of the profile have, and one that would lose its own wrapping.
   const email = "columns@example.org";
-  const campos = ["XYZXYZDOBLEXYZXYZ", "ciudad", "email", "grupos", "nombre"].map((name) => ({
+  const campos = ["XYZXYZDOBLEXYZXYZ", "campos", "ciudad", "email", "grupos", "invalido", "nombre"].map((name) => ({
     nombre: name,
     valor: `custom ${name}`,
   }));
@@ -200,6 +228,8 @@ test("an export read in again by another instance gives the same export", async 
   expect(report.errors).toEqual([]);
   const lines = (text: string) => text.split("\r\n").sort();
   expect(lines(await dump(api.south.id))).toEqual(lines(csv));
+  const grouped = (await api.south.call("GET", "/v1/contacto/groups@example.org")).body.contacto;
+  expect(grouped).toMatchObject({ grupos: grupos.toSorted(), subtipo_dispositivo_id: -2147483648 });
   const { contacto } = (await api.south.call("GET", `/v1/contacto/${email}`)).body;
   const again = (await api.south.call("GET", "/v1/contacto/+formula@example.org")).body.contacto;
   expect(again).toMatchObject({ ...formulas, campos: cautious.body.contacto.campos });

@@ -23,7 +23,9 @@ function registerImport(contact: Command, runtime: CommandRuntime): void {
     .argument("<instance>")
     .argument("<file>", "CSV with a header of API field names; - reads standard input")
     .option("--dry-run", "report what would be done, and change nothing", false)
-    .description("create and update contacts from CSV")
+    .description(
+      "create and update contacts from CSV; groups are parted by |, a name has its own as \\| and its \\ as \\\\",
+    )
     .action(async (name: string, file: string, options: { readonly dryRun: boolean }) => {
       const csv = await openInput(runtime, file);
       const report = await withInstance(runtime, name, ({ db }, { id }) => importContacts(db, id, csv, options));

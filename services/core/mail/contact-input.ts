@@ -69,6 +69,11 @@ export const contactFields = {
   grupos: z.array(groupName).max(MAX_LIST_ITEMS).optional(),
 };
 
+/** Columns of the CSV beside `email` that are fields of every contact; those of other names are custom fields. */
+export const PROFILE_COLUMNS: ReadonlySet<string> = new Set(
+  Object.keys(contactFields).filter((name) => name !== "campos"),
+);
+
 const contactSchema = z.object(contactFields);
 export type ContactFields = z.output<typeof contactSchema>;
 

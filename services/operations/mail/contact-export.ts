@@ -1,6 +1,8 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
 import type { Contact, ContactEvent } from "../../core/mail/contact.ts";
+import { PROFILE_COLUMNS } from "../../core/mail/contact-input.ts";
 import { toCsvLine } from "../../core/mail/csv-cell.ts";
+import { joinGroupNames } from "../../core/mail/group-list.ts";
 import { bareTagName } from "../../core/mail/personalise.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { findContact, listUsedColumns, streamContacts } from "../../store/mail/contacts/contact-profiles.ts";
@@ -23,7 +25,7 @@ const COLUMNS: readonly (readonly [name: string, read: (contact: Contact) => str
   ["sexo", ({ sex }) => sex],
   ["profesion", ({ profession }) => profession],
   ["localidad", ({ locality }) => locality],
-  ["grupos", ({ groups }) => groups.join("|")],
+  ["grupos", ({ groups }) => joinGroupNames(groups)],
 ];
 
 const OPTIONAL_COLUMNS: typeof COLUMNS = [
@@ -34,11 +36,9 @@ const OPTIONAL_COLUMNS: typeof COLUMNS = [
   ["subtipo_dispositivo_id", ({ deviceSubtypeId }) => deviceSubtypeId],
 ];
 
-const COLUMN_NAMES: ReadonlySet<string> = new Set([...COLUMNS, ...OPTIONAL_COLUMNS].map(([name]) => name));
-
 /** A custom field's column: wrapped where its bare name would be read as something else. */
 function columnName(field: string): string {
-  return COLUMN_NAMES.has(field) || bareTagName(field) !== field ? `XYZ${field}XYZ` : field;
+  return field === "email" || PROFILE_COLUMNS.has(field) || bareTagName(field) !== field ? `XYZ${field}XYZ` : field;
 }
 
 /** An instance's contacts as the CSV that `importContacts` reads, some lines at a time. */

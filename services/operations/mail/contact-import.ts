@@ -1,6 +1,7 @@
 import type { Readable } from "node:stream";
 import { z } from "zod";
-import { type ContactChange, contactFields, toContactChange } from "../../core/mail/contact-input.ts";
+import { type ContactChange, contactFields, PROFILE_COLUMNS, toContactChange } from "../../core/mail/contact-input.ts";
+import { splitGroupNames } from "../../core/mail/group-list.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -21,7 +22,7 @@ const MISSING_EMAIL = columnMissing("email");
 
 /**
  * Reads contacts from CSV: UTF-8, commas, a header of API field names; columns of other names are custom fields. An
- * empty cell keeps what is there. Bad lines are reported and do not stop good ones. The apostrophe that an export puts
+ * empty cell keeps what is there. Groups are parted by `|` (`splitGroupNames`). Bad lines are reported and do not stop good ones. The apostrophe that an export puts
  * before what a spreadsheet would take for a formula is taken off again.
  * @param options.dryRun says what would become of the lines, and does nothing
  * @param options.onProgress told now and then how many lines are read
@@ -96,7 +97,11 @@ function withoutHeader(line: number, reason: Sentence): ImportReport {
 
 const profile = z.object(contactFields);
 const NUMBER_COLUMNS = new Set(["edad", "subtipo_dispositivo_id"]);
-const PROFILE_COLUMNS = new Set(Object.keys(contactFields).filter((name) => name !== "campos" && name !== "invalido"));
+/** As JSON has them; spreadsheets write them in capitals. */
+const BOOLEANS: ReadonlyMap<string, boolean> = new Map([
+  ["true", true],
+  ["false", false],
+]);
 
 async function readLine(
   { db, instanceId }: { readonly db: Db; readonly instanceId: number },
@@ -123,8 +128,9 @@ function toFields(cells: ReadonlyMap<string, string>): Record<string, unknown> {
   const campos: { nombre: string; valor: string }[] = [];
   for (const [name, cell] of cells) {
     if (cell === "") continue;
-    if (name === "grupos") fields.grupos = cell.split("|").filter((group) => group !== "");
-    else if (NUMBER_COLUMNS.has(name)) fields[name] = /^\d{1,9}$/.test(cell) ? Number(cell) : cell;
+    if (name === "grupos") fields.grupos = splitGroupNames(cell);
+    else if (name === "invalido") fields[name] = BOOLEANS.get(cell.toLowerCase()) ?? cell;
+    else if (NUMBER_COLUMNS.has(name)) fields[name] = /^-?\d{1,10}$/.test(cell) ? Number(cell) : cell;
     else if (PROFILE_COLUMNS.has(name)) fields[name] = cell;
     else campos.push({ nombre: name, valor: cell });
   }

@@ -43,7 +43,7 @@ export const mail = {
     chooseFile: "Choose a CSV file",
     noFile: "none chosen",
     fileHint:
-      "UTF-8 with commas. The first line names the columns: email, nombre, apellido, edad, sexo, profesion, localidad, grupos (parted by |), and any custom field.",
+      "UTF-8 with commas. The first line names the columns: email, nombre, apellido, edad, sexo, profesion, localidad, grupos (parted by |; a name has its own as \\| and its \\ as \\\\), invalido (true or false), and any custom field.",
     dryRun: "Try it first",
     dryRunHint: "Reports what would happen and changes nothing.",
     tryImport: "Try",

@@ -44,7 +44,7 @@ export const mail: Texts["mail"] = {
     chooseFile: "Elegir un archivo CSV",
     noFile: "ninguno elegido",
     fileHint:
-      "UTF-8, con comas. La primera línea nombra las columnas: email, nombre, apellido, edad, sexo, profesion, localidad, grupos (separados por |) y cualquier campo propio.",
+      "UTF-8, con comas. La primera línea nombra las columnas: email, nombre, apellido, edad, sexo, profesion, localidad, grupos (separados por |; dentro de un nombre, \\| y \\\\), invalido (true o false) y cualquier campo propio.",
     dryRun: "Probar primero",
     dryRunHint: "Informa qué pasaría y no cambia nada.",
     tryImport: "Probar",
