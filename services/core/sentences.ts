@@ -255,6 +255,8 @@ export const SENTENCES = {
   "recipient-of-another-send": "destinatario ajeno al envio",
   "not-sent-yet": "todavia no enviado",
   "sending-limit-reached": "limite de envios alcanzado: {allowed} por {grain} ({whose}), sigue {time}",
+  "sending-limit-never":
+    "mas destinatarios de los que caben en {days} dias, nunca se aceptara: {allowed} por {grain} ({whose})",
   "sending-limit-too-low": "mas destinatarios que el limite de envios: {allowed} por {grain} ({whose})",
 
   "sending-held": "envios retenidos: {reason}",

@@ -141,8 +141,11 @@ function reply(code: number, enhancedStatus: SmtpReply["enhancedStatus"], text: 
 /** The client's program tries again later by itself, but for what can never be accepted. */
 function refusalReply(refusal: GateRefusal): SmtpReply {
   if (refusal.kind === "held") return reply(451, "4.7.1", `sending is held: ${refusal.reason.message}`);
-  const { rule, grain, allowed, goesOnAt } = refusal;
+  const { rule, grain, allowed, goesOnAt, mostDaysAhead } = refusal;
   const limit = `at most ${allowed} recipients per ${grain} for this ${rule.key.split(" ")[0]}`;
+  if (mostDaysAhead !== undefined) {
+    return reply(550, "5.5.3", `${limit}: the message has more than fit into ${mostDaysAhead} days`);
+  }
   if (goesOnAt === null) return reply(550, "5.5.3", `${limit}: the message has more`);
   return reply(452, "4.5.3", `${limit}: goes on at ${goesOnAt.toISOString().slice(0, 19)}Z`);
 }

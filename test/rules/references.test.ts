@@ -225,6 +225,10 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
     unacceptable("sending-limit-too-low", { allowed: "<n>", grain: "hora", whose: "<whose>" }),
     "one call with more recipients than a whole hour or day allows (mail API)",
   ],
+  [
+    unacceptable("sending-limit-never", { allowed: "<n>", grain: "hora", whose: "<whose>", days: "<n>" }),
+    "one call with more recipients than the hours ahead ever have room for, where a limit lets mail wait (mail API)",
+  ],
   [{ kind: "unavailable" }, "the database or another part is away for now; `Retry-After` says when to come again"],
   [{ kind: "internal" }, "a bug: logged with its stack under the `X-Request-Id` of the answer"],
 ];

@@ -304,6 +304,11 @@ describe("what may wait", () => {
     const days = new Date().getUTCHours() === 0 ? 14 : 15;
     expect((await call(emails(days, "weeks"))).status).toBe(200);
     expect((await call(emails(1, "later"))).status).toBe(429);
+    expect(await call(emails(16, "never"))).toMatchObject({
+      status: 400,
+      body: { on: "mas destinatarios de los que caben en 14 dias, nunca se aceptara: 1 por dia (instancia)" },
+    });
+    expect(await submit("info", ...emails(16, "never"))).toMatch(/^550 5\.5\.3 .* more than fit into 14 days/);
   });
 });
 

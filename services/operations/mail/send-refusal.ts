@@ -8,9 +8,10 @@ const SCOPES: Readonly<Record<string, string>> = { instance: "instancia", campai
 /** A refused send in the words of the API, with the time at which sending goes on. */
 export function sendRefusal(refusal: GateRefusal, nowMs: number): Refusal {
   if (refusal.kind === "held") return forbidden("sending-held", { reason: refusal.reason });
-  const { rule, grain, allowed, goesOnAt } = refusal;
+  const { rule, grain, allowed, goesOnAt, mostDaysAhead } = refusal;
   const [scope = "", subject = ""] = rule.key.split(" ");
   const values = { allowed, grain: GRAINS[grain], whose: `${SCOPES[scope]} ${subject}`.trim() };
+  if (mostDaysAhead !== undefined) return unacceptable("sending-limit-never", { ...values, days: mostDaysAhead });
   if (goesOnAt === null) return unacceptable("sending-limit-too-low", values);
   return {
     kind: "rate-limited",

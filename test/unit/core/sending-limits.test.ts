@@ -102,7 +102,26 @@ describe("a limit that lets mail wait", () => {
 
   it("refuses what would wait for too long", () => {
     expect(bookSend(new WindowCounts(), request(100 * 48, limit))).toHaveLength(48);
-    expect(bookSend(new WindowCounts(), request(100 * 48 + 1, limit))).toMatchObject({ goesOnAt: at("29T00:00:00") });
+    const used = new WindowCounts([{ ...HOUR, count: 1 }]);
+    expect(bookSend(used, request(100 * 48, limit))).toMatchObject({ goesOnAt: at("29T00:00:00") });
+  });
+
+  it.each<[string, number, LimitRule[], object]>([
+    ["hours", 100 * 48, [limit], { allowed: 100, grain: "hour" }],
+    // From within a day they are parts of three.
+    ["days", 3 * 10, [rule({ perDay: 10, over: "wait" })], { allowed: 10, grain: "day" }],
+    ["both", 3 * 10, [rule({ perHour: 2, over: "wait" }), rule({ perDay: 10, over: "wait" })], { allowed: 10 }],
+    ["none", 0, [rule({ key: "campaign 7", perDay: 0, over: "wait" }), limit], { allowed: 0, grain: "day" }],
+  ])("says of more than %s ever have room for that it never goes", (_, most, rules, bound) => {
+    const ahead = { mostDaysAhead: 2, goesOnAt: null };
+    expect(bookSend(new WindowCounts(), request(most + 1, ...rules))).toMatchObject({ ...bound, ...ahead });
+    const fits = bookSend(new WindowCounts(), request(most, ...rules));
+    expect(fits).not.toMatchObject(ahead);
+  });
+
+  it("does not say never of what a ramp has room for later", () => {
+    const ramp = rule({ perDay: 1, over: "wait", isRamp: true });
+    expect(bookSend(new WindowCounts(), request(50, ramp))).toMatchObject({ goesOnAt: at("29T00:00:00") });
   });
 });
 

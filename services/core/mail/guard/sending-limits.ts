@@ -25,6 +25,8 @@ export interface SendingLimit {
 export interface LimitRule extends Pick<SendingLimit, "perHour" | "perDay" | "over"> {
   /** `instance`, `campaign <numid>`, or `sender <address key>`. */
   readonly key: string;
+  /** It allows more with time. */
+  readonly isRamp?: boolean;
 }
 
 /** Who sends. */
@@ -113,7 +115,7 @@ function limitOf(limits: readonly SendingLimit[], scope: LimitScope, subject: st
 export function rampRule({ over, days }: Ramp, from: Date, now: Date): LimitRule | undefined {
   const age = (now.getTime() - from.getTime()) / DAY_MS;
   const step = days.find(({ until }) => age < until);
-  return step && { key: keyOf("instance", ""), perHour: null, perDay: step.perDay, over };
+  return step && { key: keyOf("instance", ""), perHour: null, perDay: step.perDay, over, isRamp: true };
 }
 
 /** What is counted under a key in a window. */
@@ -218,8 +220,10 @@ export interface LimitReached {
   readonly rule: LimitRule;
   readonly grain: Grain;
   readonly allowed: number;
-  /** When it would be accepted; null: never, as it has more recipients than a window allows. */
+  /** When it would be accepted; null: never, as it has more recipients than a window allows, or those of `mostDaysAhead`. */
   readonly goesOnAt: Date | null;
+  /** Of a send that is let wait and never fits: for how many days. */
+  readonly mostDaysAhead?: number;
 }
 
 export interface BookingRequest {
@@ -254,8 +258,46 @@ export function bookSend(counts: WindowCounts, request: BookingRequest): readonl
     left -= count;
   }
   if (left === 0) return bookings;
+  const bound = tightestBound(rules);
+  if (bound !== undefined && recipients > bound.mostAhead(request.mostDaysAhead)) {
+    const { rule, grain, allowed } = bound;
+    return { rule, grain, allowed, goesOnAt: null, mostDaysAhead: request.mostDaysAhead };
+  }
   // More waits than is let wait: whoever sends it is told, and when that is over.
   return { ...full, goesOnAt: windowAfter("day", now) };
+}
+
+/** Which rule bounds a day the most, and how many recipients go within some days where nothing is counted yet. */
+interface Bound extends Omit<LimitReached, "goesOnAt" | "mostDaysAhead"> {
+  mostAhead(days: number): number;
+}
+
+/** @returns undefined where nothing stays as it is: a ramp allows more with time */
+function tightestBound(rules: readonly LimitRule[]): Bound | undefined {
+  const lasting = rules.filter(({ isRamp }) => !isRamp);
+  const least = (grain: Grain) => {
+    const bounds = lasting.flatMap((rule) => {
+      const allowed = grain === "hour" ? rule.perHour : rule.perDay;
+      return allowed === null ? [] : [{ rule, grain, allowed }];
+    });
+    return bounds.reduce((tightest, bound) => (bound.allowed < tightest.allowed ? bound : tightest), bounds[0]!);
+  };
+  const [hour, day] = [least("hour"), least("day")] as readonly (ReturnType<typeof least> | undefined)[];
+  const inHours = (hours: number) => Math.min(hours * (hour?.allowed ?? Infinity), day?.allowed ?? Infinity);
+  const bound = day !== undefined && day.allowed <= inHours(24) ? day : hour;
+  return (
+    bound && {
+      ...bound,
+      // They begin at any hour: of the first day and of the one after the last there is a part each.
+      mostAhead: (days) => {
+        const parts = Array.from(
+          { length: 24 },
+          (_, hours) => inHours(24 - hours) + (hours === 0 ? 0 : inHours(hours)),
+        );
+        return (days - 1) * inHours(24) + Math.max(...parts);
+      },
+    }
+  );
 }
 
 /** How many recipients may go in the hour that a moment lies in. */

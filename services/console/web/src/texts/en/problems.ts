@@ -202,6 +202,8 @@ export const problems = {
     "instance-held-already": "It is held already.",
     "instance-not-held": "It is not held.",
     "sending-limit-reached": "Limit reached: {allowed} recipients per {grain} ({whose}). Goes on at {time}.",
+    "sending-limit-never":
+      "More recipients than ever fit into {days} days: the limit is {allowed} per {grain} ({whose}). Send to fewer at a time.",
     "sending-limit-too-low": "More recipients than the limit allows: {allowed} per {grain} ({whose}).",
     "subject-uri-missing": "The address of the subject is missing.",
     "filter-gone": "The filter {filter} does not exist any more.",

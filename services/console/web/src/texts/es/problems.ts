@@ -242,6 +242,8 @@ export const problems: Texts["problems"] = {
     "instance-held-already": "Ya está retenida.",
     "instance-not-held": "No está retenida.",
     "sending-limit-reached": "Límite alcanzado: {allowed} destinatarios por {grain} ({whose}). Sigue a las {time}.",
+    "sending-limit-never":
+      "Más destinatarios de los que caben nunca en {days} días: el límite es de {allowed} por {grain} ({whose}). Envíe a menos a la vez.",
     "sending-limit-too-low": "Más destinatarios que el límite: {allowed} por {grain} ({whose}).",
     "job-interrupted": "Se interrumpió: la consola se detuvo o se reinició. Inícielo de nuevo.",
     "rate-limited": "Demasiadas solicitudes.",
