@@ -155,6 +155,7 @@ export const SENTENCES = {
   "token-types": "token {token}: types: not for {type} records",
   "token-verbs": "token {token}: verbs: it has no {verb}",
   "token-needs-all": "token {token}: names and types: this needs a token for all records of the zone",
+  "token-needs-all-zones": "token {token}: zones: this needs a token for all zones",
   "token-not-a-key": "token {token}: this needs a key, no token may do it",
   // PowerDNS's API: its words, where programs look for them
   rrset: "RRset {name} IN {type}: {reason}",

@@ -1,5 +1,5 @@
 import type { ZONE_VERBS } from "../core/dns/policy-verbs.ts";
-import { judgeVerb, judgeWholeZone } from "../core/dns/token.ts";
+import { judgeAllZones, judgeVerb, judgeWholeZone } from "../core/dns/token.ts";
 import { forbidden, type Refusal } from "../core/refusal.ts";
 import type { DnsCaller } from "../store/dns/dns-callers.ts";
 import type { ZoneScope } from "../store/dns/zones.ts";
@@ -27,16 +27,18 @@ export function resellerOnly(caller: DnsCaller): Refusal | undefined {
  * where they are made, by what they come to.
  * - `read`: nothing; what is read is of zones, names and types that the token is for
  * - `read_all`: all records of the zone
+ * - `read_zones`: all records of all zones
  * - `records`: at least one of the verbs of records
  * - `key`: no token will do
  */
-export type Needs = "read" | "read_all" | "records" | "key" | (typeof ZONE_VERBS)[number];
+export type Needs = "read" | "read_all" | "read_zones" | "records" | "key" | (typeof ZONE_VERBS)[number];
 
 /** Refuses a token that may not do such a thing at all. */
 export function judgeNeeds({ token }: DnsCaller, needs: Needs): Refusal | undefined {
   if (!token || needs === "read") return undefined;
   if (needs === "key") return forbidden("token-not-a-key", { token: token.name });
   if (needs === "read_all") return judgeWholeZone(token);
+  if (needs === "read_zones") return judgeAllZones(token);
   if (needs !== "records") return judgeVerb(token, needs);
   return token.policy.verbs.length > 0 ? undefined : judgeVerb(token, "modify");
 }

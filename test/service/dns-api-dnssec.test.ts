@@ -149,6 +149,19 @@ describe("GET and PUT /dnssec/{domain}", () => {
     const file = "@ NS ns1.example.net.\n@ CDNSKEY 257 3 13 AAAA\n";
     const placed = { status: 400, body: { msg: `line 2, column 1: ${msg}` } };
     expect(await api.call("PUT", "/api/v1/zone_file/own.example", file)).toMatchObject(placed);
+    for (const [type, value] of [
+      ["NSEC3PARAM", "1 0 0 -"],
+      ["TYPE51", "\\# 5 0100000000"],
+    ]) {
+      const made = { status: 400, body: { msg: msg.replace("CDNSKEY", "NSEC3PARAM") } };
+      expect(await api.call("POST", "/api/v1/rr/own.example", { name: "@", type, value })).toMatchObject(made);
+      const given = await api.call(
+        "PUT",
+        "/api/v1/zone_file/own.example",
+        `${file.split("\n")[0]}\n@ ${type} ${value}\n`,
+      );
+      expect(given).toMatchObject({ status: 400, body: { msg: `line 2, column 1: ${made.body.msg}` } });
+    }
   });
 });
 

@@ -114,6 +114,22 @@ describe("a token", () => {
     expect((await api.call("GET", `/api/v1/rr/${zone}`, undefined, nothing)).body.rr).toEqual([]);
   });
 
+  test.each<[string, object, string]>([
+    ["zones", { zones: ["*.tokens.example"] }, "zones: this needs a token for all zones"],
+    ["names", { names: ["_acme-challenge.**"] }, "names and types: this needs a token for all records of the zone"],
+    ["types", { types: ["TXT"] }, "names and types: this needs a token for all records of the zone"],
+  ])("held to some %s does not read what all zones together take", async (_, held, msg) => {
+    for (const owner of [ACME, { reseller: "one", key: "key-of-reseller-one" }]) {
+      const own = await token({ ...held, access: "read" }, owner);
+      for (const path of owner === ACME ? ["quota"] : ["quota", "quota?crm_id=acme"]) {
+        const as = { ...owner, key: own.key };
+        expect(await api.call("GET", `/api/v1/${path}`, undefined, as)).toMatchObject(refused(`${last()}${msg}`));
+      }
+    }
+    const all = await token({ access: "read" });
+    expect((await api.call("GET", "/api/v1/quota", undefined, all)).body.quotas).not.toEqual([]);
+  });
+
   test("does never more than its owner, nor what takes a key", async () => {
     const all = { verbs: ["create", "modify", "delete", "zone_create", "zone_delete", "sign", "transfer"] };
     const own = await token(all);

@@ -47,6 +47,13 @@ export function judgeWholeZone({ name, policy }: Token): Refusal | undefined {
   return coversWholeZones(policy) ? undefined : forbidden("token-needs-all", { token: name });
 }
 
+/** Refuses what tells of all zones together, where the token is for some of them, or for some of their records. */
+export function judgeAllZones(token: Token): Refusal | undefined {
+  return token.policy.zones === null
+    ? judgeWholeZone(token)
+    : forbidden("token-needs-all-zones", { token: token.name });
+}
+
 /**
  * Judges a change of a zone by what it comes to, whichever way it was asked for. Of the SOA its serial does not count: it
  * goes up by itself.

@@ -20,7 +20,7 @@ const quotaReply = z.object({
 
 /** What callers may have and do, and what of it is used. */
 export const makeQuotaEndpoints: MakeEndpoints = (context) => [
-  dnsEndpoint("read", {
+  dnsEndpoint("read_zones", {
     method: "GET",
     path: "/quota",
     summary: "The caller's quotas and what is used of them; with crm_id those of one of a reseller's companies",

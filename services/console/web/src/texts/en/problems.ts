@@ -122,6 +122,7 @@ export const problems = {
     "token-types": "The token {token} is not for {type} records.",
     "token-verbs": "The token {token} has no {verb}.",
     "token-needs-all": "This needs a token for all records of the zone.",
+    "token-needs-all-zones": "This needs a token for all zones.",
     "token-not-a-key": "No token may do this.",
     "made-by-signing": "{domain} is signed: its {type} records are made by signing.",
     "not-signed": "{domain} is not signed. Load the page again.",

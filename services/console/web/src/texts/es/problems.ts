@@ -150,6 +150,7 @@ export const problems: Texts["problems"] = {
     "token-types": "El token {token} no vale para registros {type}.",
     "token-verbs": "El token {token} no tiene {verb}.",
     "token-needs-all": "Hace falta un token para todos los registros de la zona.",
+    "token-needs-all-zones": "Hace falta un token para todas las zonas.",
     "token-not-a-key": "Ningún token puede hacer esto.",
     "made-by-signing": "{domain} está firmada: sus registros {type} los hace la firma.",
     "not-signed": "{domain} no está firmada. Recargue la página.",
