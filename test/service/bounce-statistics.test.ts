@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { type Db, openDb } from "../../services/platform/postgres/db.ts";
 import { ensureEventMonths } from "../../services/store/mail/events/event-partitions.ts";
-import { groupBounces } from "../../services/store/mail/events/statistics.ts";
+import { groupBounces, readSeries } from "../../services/store/mail/events/statistics.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addTestInstance } from "../support/instances.ts";
@@ -63,4 +63,23 @@ test("bounces of an instance are counted from an index of bounces alone", async 
     "d2.example.net",
   ]);
   await expect.poll(scansOfBounces).toBeGreaterThanOrEqual(before + 2);
+});
+
+test("days are those of UTC, whatever zone the database's sessions are in", async () => {
+  await db.raw("set time zone 'Europe/Madrid'");
+  const counted = { instance_id: instanceId, grain: "day", bucket: "2026-10-27T00:00:00Z", sent: 7 };
+  const columns = await db("event_counts").columnInfo();
+  const zeros = Object.keys(columns).filter((name) => !Object.hasOwn(counted, name));
+  await db("event_counts").insert({ ...Object.fromEntries(zeros.map((name) => [name, 0])), ...counted });
+  // Clocks go back on the 25th.
+  const period = { from: new Date("2026-10-24T09:00:00Z"), until: new Date("2026-10-28T09:00:00Z") };
+  const series = await readSeries(db, { instanceId, ...period }, "day");
+  expect(series.map(({ at, sent }) => `${at.toISOString()} ${sent}`)).toEqual([
+    "2026-10-24T00:00:00.000Z 0",
+    "2026-10-25T00:00:00.000Z 0",
+    "2026-10-26T00:00:00.000Z 0",
+    "2026-10-27T00:00:00.000Z 7",
+    "2026-10-28T00:00:00.000Z 0",
+  ]);
+  await db.raw("reset time zone");
 });

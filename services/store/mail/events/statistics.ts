@@ -22,10 +22,13 @@ export interface StatisticsPoint {
   readonly machineClicks: number;
 }
 
+/** A `1 day` is one of the session's time zone, which has 23 or 25 hours where clocks are changed. */
+const STEP_INTERVALS: Readonly<Record<Step, string>> = { minute: "1 minute", hour: "1 hour", day: "24 hours" };
+
 /** Steps of a period in the order of time, empty ones included; steps are those of UTC. */
 export async function readSeries(db: Db, selection: StatisticsSelection, step: Step): Promise<StatisticsPoint[]> {
   const { instanceId, campaignNumid, from, until } = selection;
-  const values = new StatementValues(instanceId, step, from, until, `1 ${step}`);
+  const values = new StatementValues(instanceId, step, from, until, STEP_INTERVALS[step]);
   const counts =
     campaignNumid === undefined
       ? INSTANCE_COUNTS

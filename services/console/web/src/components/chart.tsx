@@ -1,9 +1,10 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { formatNumber, formatTime } from "../format.ts";
+import { formatNumber } from "../format.ts";
 import { language, texts } from "../texts.ts";
 import { theme } from "../theme.ts";
+import { axisLabel, type ChartTimes, changesClocks, tableLabel } from "./chart-times.ts";
 import { TableFrame } from "./table.tsx";
 import { valueSteps } from "./value-steps.ts";
 
@@ -21,11 +22,15 @@ interface ChartProps {
   readonly times: readonly number[];
   readonly series: readonly Series[];
   readonly fractionDigits?: number;
+  /** The times are days of UTC. */
+  readonly areUtcDays?: boolean;
 }
 
 const HEIGHT_PX = 220;
 /** From one time below the chart to the next, at least: `12:30 PM` and a gap. */
 const TICK_PX = 80;
+/** With a zone: `12:30 PM GMT+2`. */
+const ZONED_TICK_PX = 130;
 
 const DAY_SECONDS = 86_400;
 /** What may lie between two times below the chart: nothing in it is finer than a minute. */
@@ -35,15 +40,15 @@ const TICKS_SECONDS = [
 ];
 
 /** Lines over time, broken where nothing is known; the same figures as a table for those who cannot see it. */
-export function Chart({ label, times, series, fractionDigits = 0 }: ChartProps) {
+export function Chart({ label, times, series, fractionDigits = 0, areUtcDays = false }: ChartProps) {
   const frame = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>();
   // A chart is drawn anew when its look changes; new figures only move its lines.
-  const look = [theme.value, language.value, ...series.map((line) => line.label + line.colour)].join();
+  const look = [theme.value, language.value, areUtcDays, ...series.map((line) => line.label + line.colour)].join();
   useEffect(() => {
     const element = frame.current;
     if (!element) return;
-    const drawn = new uPlot(optionsOf(series, element, fractionDigits), [[]], element);
+    const drawn = new uPlot(optionsOf(series, element, fractionDigits, areUtcDays), [[]], element);
     plot.current = drawn;
     const observer = new ResizeObserver(() => drawn.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
     observer.observe(element);
@@ -66,13 +71,14 @@ export function Chart({ label, times, series, fractionDigits = 0 }: ChartProps) 
         ))}
       </figcaption>
       <div ref={frame} class="chart" role="img" aria-label={label} />
-      <FigureTable label={label} times={times} series={series} fractionDigits={fractionDigits} />
+      <FigureTable {...{ label, times, series, fractionDigits, areUtcDays }} />
     </figure>
   );
 }
 
-function FigureTable({ label, times, series, fractionDigits }: Required<ChartProps>) {
+function FigureTable({ label, times, series, fractionDigits, areUtcDays }: Required<ChartProps>) {
   const words = texts().shell.chart;
+  const nameOf = tableLabel(extentOf(times, areUtcDays));
   return (
     <details>
       <summary>{words.table}</summary>
@@ -91,7 +97,7 @@ function FigureTable({ label, times, series, fractionDigits }: Required<ChartPro
           <tbody>
             {times.map((time, index) => (
               <tr key={time}>
-                <td>{formatTime(time * 1_000)}</td>
+                <td>{nameOf(time)}</td>
                 {series.map((line) => (
                   <td key={line.label} class="end">
                     {shown(line.values[index] ?? null, fractionDigits)}
@@ -106,18 +112,33 @@ function FigureTable({ label, times, series, fractionDigits }: Required<ChartPro
   );
 }
 
-function optionsOf(series: readonly Series[], element: HTMLElement, fractionDigits: number): uPlot.Options {
+/** What the names of times go by. @param times in their order */
+function extentOf(times: readonly number[], areUtcDays: boolean): ChartTimes {
+  return { language: language.value, from: times[0] ?? 0, to: times.at(-1) ?? 0, areUtcDays };
+}
+
+function optionsOf(
+  series: readonly Series[],
+  element: HTMLElement,
+  fractionDigits: number,
+  areUtcDays: boolean,
+): uPlot.Options {
   const colour = (name: string) => getComputedStyle(probe(element, name)).color;
   const axis = { stroke: colour("--ink-soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
   return {
     width: element.clientWidth,
     height: HEIGHT_PX,
     legend: { show: false },
+    ...(areUtcDays ? { tzDate: (seconds: number) => uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC") } : {}),
     cursor: { y: false },
     // The last time stands below the line's end, half of it beyond.
     padding: [null, 28, null, null],
     axes: [
-      { ...axis, incrs: TICKS_SECONDS, space: TICK_PX, values: (_plot, splits) => splits.map(timeLabel(splits)) },
+      {
+        ...{ ...axis, incrs: TICKS_SECONDS },
+        space: (_plot, _axis, from, to) => (changesClocks({ from, to, areUtcDays }) ? ZONED_TICK_PX : TICK_PX),
+        values: (_plot, splits) => splits.map(axisLabel(extentOf(splits, areUtcDays))),
+      },
       {
         ...axis,
         incrs: valueSteps(fractionDigits),
@@ -145,16 +166,6 @@ function probe(element: HTMLElement, name: string): HTMLElement {
   made.style.color = `var(${name})`;
   element.append(made);
   return made;
-}
-
-/** The time of day; over more than two days the date. */
-function timeLabel(splits: readonly number[]): (seconds: number) => string {
-  const isLong = (splits.at(-1) ?? 0) - (splits[0] ?? 0) > 2 * DAY_SECONDS;
-  const format = new Intl.DateTimeFormat(
-    language.value,
-    isLong ? { day: "numeric", month: "short" } : { hour: "2-digit", minute: "2-digit" },
-  );
-  return (seconds) => format.format(seconds * 1_000);
 }
 
 function shown(value: number | null, fractionDigits: number): string {

@@ -86,7 +86,7 @@ export function StatisticsPage({ instance }: { readonly instance: string }) {
           ))}
         </select>
       </div>
-      <Loaded of={series}>{({ series: points }) => <Curves points={points} />}</Loaded>
+      <Loaded of={series}>{({ series: points }) => <Curves points={points} areUtcDays={step === "day"} />}</Loaded>
       <Section title={words.byReason} hint={words.byReasonHint}>
         <Bounces path={instancePath(instance, "bounces") + queryOf({ ...selection, by: "reason" })} />
       </Section>
@@ -97,7 +97,7 @@ export function StatisticsPage({ instance }: { readonly instance: string }) {
   );
 }
 
-function Curves({ points }: { readonly points: readonly Point[] }) {
+function Curves({ points, areUtcDays }: { readonly points: readonly Point[]; readonly areUtcDays: boolean }) {
   const words = texts().mail.statistics;
   const sum = (of: (point: Point) => number) => points.reduce((total, point) => total + of(point), 0);
   const totals: readonly (readonly [string, number])[] = [
@@ -125,8 +125,10 @@ function Curves({ points }: { readonly points: readonly Point[] }) {
           </div>
         ))}
       </dl>
+      <p class="hint">{areUtcDays ? words.utcDays : words.readersHours}</p>
       <Chart
         label={words.title}
+        areUtcDays={areUtcDays}
         times={points.map(({ at }) => new Date(at).getTime() / 1_000)}
         series={[
           { label: words.sent, colour: "--ink-soft", values: points.map(({ sent }) => sent) },

@@ -683,6 +683,8 @@ export const mail = {
     bounces: "Bounces",
     machineViews: "Opened by machines",
     machineClicks: "Clicked by machines",
+    utcDays: "Days are those of UTC, from midnight to midnight.",
+    readersHours: "Hours are those of your own time zone.",
     byReason: "Bounces by reason",
     byReasonHint: "In this period, as the receiving side explained them.",
     byDestination: "Bounces by destination",

@@ -699,6 +699,8 @@ export const mail: Texts["mail"] = {
     bounces: "Rebotes",
     machineViews: "Abiertos por máquinas",
     machineClicks: "Clics de máquinas",
+    utcDays: "Los días son los de UTC, de medianoche a medianoche.",
+    readersHours: "Las horas son las de su zona horaria.",
     byReason: "Rebotes por motivo",
     byReasonHint: "En este período, como los explicó el otro lado.",
     byDestination: "Rebotes por destino",
