@@ -1,4 +1,5 @@
 import type { Browser, Locator, Page } from "playwright-core";
+import type { ServiceName } from "../../services/platform/service.ts";
 import { settled, signIn, startBrowser, visit } from "./browser.ts";
 import { makeDataDir, removeDataDir, type StartedStack, startUsedStack } from "./stack.ts";
 
@@ -17,10 +18,13 @@ export interface ConsoleVisit {
   close(): Promise<void>;
 }
 
-/** Starts a stack and a browser, and signs the operator in. */
-export async function visitConsole(): Promise<ConsoleVisit> {
+/**
+ * Starts a stack and a browser, and signs the operator in.
+ * @param services beside the console; empty: all of them
+ */
+export async function visitConsole(services: readonly ServiceName[] = []): Promise<ConsoleVisit> {
   const dataDir = makeDataDir();
-  const stack = await startUsedStack(dataDir);
+  const stack = await startUsedStack(dataDir, {}, services.length > 0 ? ["console", ...services] : []);
   const browser = await startBrowser();
   const { page, complaints } = await visit(browser, stack.addresses.console);
   await signIn(page, stack.credentials.operator);

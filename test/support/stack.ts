@@ -7,6 +7,7 @@ import { promisify } from "node:util";
 import type { Credentials } from "../../services/cli/demo.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import { acquireProcessLock } from "../../services/platform/process-lock.ts";
+import type { ServiceName } from "../../services/platform/service.ts";
 import { atExit } from "./at-exit.ts";
 
 /** `addresses.json` of a running stack. */
@@ -77,10 +78,12 @@ export function removeDataDir(dataDir: string): void {
  * As `startStack` on a folder that nobody has used, without what only a first start does: it is filled with what a stack leaves
  * that was started once and stopped. The credentials have been printed then, and the services' secrets are those of all
  * such folders of a run. For what is not about a first start.
+ * @param services as of `startStack`: each takes half a second of processor time to start, and a hundredth of it from then on
  */
 export async function startUsedStack(
   dataDir: string,
   environment: Readonly<Record<string, string>> = {},
+  services: readonly ServiceName[] = [],
 ): Promise<StartedStack> {
   const used = join(tmpdir(), "palomar-used-stack");
   await makeOnce(used, async (draft) => {
@@ -89,7 +92,7 @@ export async function startUsedStack(
   });
   // PostgreSQL's files are its own user's.
   await promisify(execFile)("cp", ["-a", `${used}/.`, dataDir]);
-  return startStack(dataDir, environment);
+  return startStack(dataDir, environment, services);
 }
 
 /** Has a folder of the run made by whoever of its workers needs it first. */
@@ -108,12 +111,16 @@ async function makeOnce(folder: string, make: (draft: string) => Promise<void>):
   }
 }
 
-/** Starts the built product as an operator does, on free ports, and waits until it is ready. */
+/**
+ * Starts the built product as an operator does, on free ports, and waits until it is ready.
+ * @param services those alone, where a test has nothing to do with the others; empty: all of them
+ */
 export async function startStack(
   dataDir: string,
   environment: Readonly<Record<string, string>> = {},
+  services: readonly ServiceName[] = [],
 ): Promise<StartedStack> {
-  const started = await startPalomar([], { PALOMAR_DATA_DIR: dataDir, ...environment });
+  const started = await startPalomar(services, { PALOMAR_DATA_DIR: dataDir, ...environment });
   return {
     dataDir,
     addresses: started.addresses,

@@ -25,7 +25,7 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
   let page: Page;
 
   beforeAll(async () => {
-    visited = await visitConsole();
+    visited = await visitConsole(["dns-api", "dns-server"]);
     ({ stack, page } = visited);
   });
 

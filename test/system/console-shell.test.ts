@@ -35,7 +35,7 @@ describe.skipIf(!hasBrowser)(`the console's frame${browserNote}`, () => {
   let operator: Credentials;
 
   beforeAll(async () => {
-    stack = await startUsedStack(dataDir);
+    stack = await startUsedStack(dataDir, {}, ["console", "dns-api", "dns-server", "mail-api", "delivery"]);
     operator = stack.credentials.operator;
     browser = await startBrowser();
   });

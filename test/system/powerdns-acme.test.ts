@@ -20,7 +20,7 @@ describe.skipIf(why !== "")(`certificates by PowerDNS's API and a token for _acm
   let token: string;
 
   beforeAll(async () => {
-    stack = await startUsedStack(dataDir);
+    stack = await startUsedStack(dataDir, {}, ["dns-api", "dns-server"]);
     const { id, key } = stack.credentials.reseller;
     const company = { crm_id: "acme", name: "Acme", apikey: COMPANY_KEY };
     await call("POST", "/api/v1/company", { Authorization: key, Reseller: id }, company);
