@@ -27,6 +27,18 @@ export async function inTransaction<T>(db: Db, run: (transaction: Transaction) =
   }
 }
 
+/** What statements of tens of thousands of rows may sort and keep in memory: with the 4 MB of PostgreSQL's own they write files. */
+const MEMORY_OF_MANY_ROWS = "32MB";
+
+/** Gives the statements of a transaction memory for many rows, where they have less. */
+export async function allowManyRows(transaction: Transaction): Promise<void> {
+  await queryRows(
+    transaction,
+    `select set_config('work_mem', $1, true) where pg_size_bytes(current_setting('work_mem')) < pg_size_bytes($1)`,
+    [MEMORY_OF_MANY_ROWS],
+  );
+}
+
 /** Reads that all see the same state of the database. */
 export function inSnapshot<T>(db: Db, read: (snapshot: Transaction) => Promise<T>): Promise<T> {
   return db.transaction(read, { isolationLevel: "repeatable read", readOnly: true });

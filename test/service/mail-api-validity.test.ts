@@ -292,7 +292,7 @@ describe("what delivery and bounces call", () => {
     expect(found).toMatchObject([
       { emailKey: "new@gmail.com", firstName: "New", lastName: "Again", invalid: false },
       { contactId: invalid.id, invalid: true },
-      { contactId: protectedOne.id, whitelisted: true, lastName: "Protected" },
+      { contactId: protectedOne.id, lastName: "Protected" },
       { contactId: gone.id, unsubscribedFromCampaign: true },
     ]);
     expect(found).toHaveLength(4);

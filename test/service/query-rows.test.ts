@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { bigints, integers, jsons, texts, trimNulls } from "../../services/platform/postgres/array-columns.ts";
 import { isDatabaseAway, queryRows, rowsTable, StatementValues } from "../../services/platform/postgres/db.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
@@ -55,6 +56,34 @@ describe("queryRows", () => {
       ],
     );
     expect(row).toEqual({ octets: [octets, null], flags: [true, false], json: [{ a: '"\\' }, null] });
+  });
+
+  test("takes columns in PostgreSQL's own format: what they hold, and nulls", async () => {
+    const words = ["", "NULL", '\\"{a,b}"', "two\nlines", "ñ 漢 🙂", "lone \ud83d", null, "x".repeat(70_000)];
+    const numbers = [0, -1, 1, 2 ** 31, -(2 ** 31) - 1, Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER, null];
+    const smaller = [0, -1, 2 ** 31 - 1, -(2 ** 31)];
+    const values = [{ a: '"\\', b: [1, null] }, "ñ", 0, false, null];
+    const [row] = await queryRows(
+      database.db,
+      "select $1::text[] as words, $2::bigint[]::text[] as numbers, $3::integer[] as smaller, $4::jsonb[] as values, $5::text[] as none",
+      [texts(words), bigints(numbers), integers(smaller), jsons(values), texts([])],
+    );
+    expect(row).toEqual({
+      words: words.map((word) => word?.replace("lone \ud83d", "lone \ufffd") ?? null),
+      numbers: numbers.map((number) => number?.toString() ?? null),
+      smaller,
+      values,
+      none: [],
+    });
+  });
+
+  test("a column without the nulls at its end is filled with them again", async () => {
+    const column = [null, "a", null, null];
+    expect(trimNulls(column)).toEqual([null, "a"]);
+    const sql = "select value from unnest($1::text[], $2::integer[]) as given (value, n) order by n";
+    const rows = await queryRows(database.db, sql, [texts(trimNulls(column)), integers([1, 2, 3, 4])]);
+    expect(rows).toEqual(column.map((value) => ({ value })));
+    expect(trimNulls([null, null])).toEqual([]);
   });
 
   test("gives the rows of prepared statements, and tuples where asked", async () => {

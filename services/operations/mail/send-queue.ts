@@ -5,7 +5,7 @@ import { keepSpan, traced } from "../../platform/observability/tracing.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { announceMail } from "../../store/mail/queue/queue.ts";
 import { sizeOf } from "../../store/mail/sends/messages.ts";
-import { inTransaction } from "../../store/transactions.ts";
+import { allowManyRows, inTransaction } from "../../store/transactions.ts";
 import { acceptSends, type Send, type SendOutcome } from "./accept-sends.ts";
 
 /** Of one transaction: above this a failure would be too much to do again, and the others would wait for too long. */
@@ -45,7 +45,7 @@ export class SendQueue {
   accept(send: Send): Promise<SendOutcome> {
     return new Promise((resolve, reject) => {
       const waiting = { send: traced(send), withinSpan: keepSpan(), resolve, reject };
-      if (sizeOf(send.content) > MOST_OCTETS || recipientsOf(send) > MOST_RECIPIENTS) {
+      if (isLarge(send)) {
         void this.#large.run(String(send.instanceId), () => this.#acceptAndTell([waiting]));
         return;
       }
@@ -97,7 +97,10 @@ export class SendQueue {
       const sends = together.map(({ send }) => send);
       // Of those that share it, the first one's trace shows the transaction.
       const outcomes = await together[0]!.withinSpan(() =>
-        inTransaction(this.#db, (transaction) => acceptSends(transaction, sends)),
+        inTransaction(this.#db, async (transaction) => {
+          if (sends.some(isLarge)) await allowManyRows(transaction);
+          return acceptSends(transaction, sends);
+        }),
       );
       for (const [index, { resolve }] of together.entries()) resolve(outcomes[index]!);
     } catch (error) {
@@ -106,6 +109,10 @@ export class SendQueue {
       else for (const waiting of together) await this.#acceptTogether([waiting]);
     }
   }
+}
+
+function isLarge(send: Send): boolean {
+  return sizeOf(send.content) > MOST_OCTETS || recipientsOf(send) > MOST_RECIPIENTS;
 }
 
 function recipientsOf({ recipients, copies }: Send): number {

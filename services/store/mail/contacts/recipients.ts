@@ -2,9 +2,10 @@ import type { EmailAddress } from "../../../core/mail/address.ts";
 import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import type { ContactProfile } from "../../../core/mail/personalise.ts";
 import { domainGroups } from "../../../platform/config/domain-groups.ts";
+import { integers, texts } from "../../../platform/postgres/array-columns.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { byInstance, isSpread, type Own, ownRows } from "../by-instance.ts";
-import { isSuppressed, type SuppressingInstance } from "./suppressions.ts";
+import { findSuppressed, isSuppressed, type SuppressingInstance } from "./suppressions.ts";
 
 /** Somebody to send to; names, when given, update the contact. */
 export interface RecipientAddress {
@@ -22,7 +23,6 @@ export interface KnownContact extends ContactProfile {
   readonly invalid: boolean;
   /** Its address or domain is on the instance's or the operator's list (suppressions.ts). */
   readonly suppressed: boolean;
-  readonly whitelisted: boolean;
   /** By name, without the XYZ wrapping. */
   readonly customFields: Readonly<Record<string, string>>;
 }
@@ -57,7 +57,8 @@ export async function resolveRecipients(
   // What somebody else added just now was not to be seen by the statement that could not add it.
   const missed = recipients.flatMap(({ address }) => (found.has(address.key) ? [] : [address.key]));
   if (missed.length > 0) {
-    for (const [key, contact] of await selectContacts(db, instanceId, campaignNumids, missed)) found.set(key, contact);
+    for (const [key, contact] of await selectContacts(db, instanceId, campaignNumids, texts(missed)))
+      found.set(key, contact);
   }
   await updateNames(db, instanceId, recipients, found);
   return sends.map((send) => {
@@ -87,7 +88,7 @@ export async function findContacts(
   campaignNumid: number,
   emailKeys: readonly string[],
 ): Promise<ReadonlyMap<string, Recipient>> {
-  const contacts = await selectContacts(db, instanceId, [campaignNumid], emailKeys);
+  const contacts = await selectContacts(db, instanceId, [campaignNumid], texts(emailKeys));
   return new Map([...contacts].map(([key, contact]) => [key, asRecipient(contact, campaignNumid)]));
 }
 
@@ -95,7 +96,7 @@ async function selectContacts(
   db: Db,
   instanceId: number,
   campaignNumids: readonly number[],
-  emailKeys: readonly string[],
+  emailKeys: Buffer,
 ): Promise<ReadonlyMap<string, Subscriber>> {
   const rows = await queryRows<RecipientRow>(
     db,
@@ -114,12 +115,13 @@ async function findOrAddContacts(
   campaignNumids: readonly number[],
   recipients: readonly RecipientAddress[],
 ): Promise<ReadonlyMap<string, Subscriber>> {
-  if (await isSpread(db)) return addAbsentContacts(db, instanceId, campaignNumids, recipients);
-  const areFew = recipients.length <= MOST_PREPARED_RECIPIENTS;
+  if (recipients.length > MOST_PREPARED_RECIPIENTS || (await isSpread(db))) {
+    return findContactsAndAddOthers(db, instanceId, campaignNumids, recipients);
+  }
   const rows = await queryRows<RecipientRow>(
     db,
     `with given as materialized (select * from ${GIVEN_ADDRESSES}), known as materialized (
-       ${areFew ? FIND_FEW_CONTACTS : FIND_CONTACTS}
+       ${FIND_FEW_CONTACTS}
      ), added as (
        insert into contacts (instance_id, email, email_key, domain_group_id, first_name, last_name)
        select $1, email, email_key, domain_group_id, first_name, last_name from given
@@ -130,28 +132,56 @@ async function findOrAddContacts(
      )
      select ${RECIPIENT_COLUMNS} from (select * from known union all select * from added) as contact
      ${RECIPIENT_JOINS} ($7::bigint[])`,
-    [instanceId, keysOf(recipients), ...givenAddresses(recipients), campaignNumids],
-    { rowMode: "array", ...(areFew ? { name: "find-or-add-contacts" } : {}) },
+    [instanceId, ...addressColumns(recipients), campaignNumids],
+    { rowMode: "array", name: "find-or-add-contacts" },
   );
   return toSubscribers(rows);
 }
 
-/** The same on Citus, which would send each part of that statement to every machine: most recipients are contacts already. */
-async function addAbsentContacts(
+/**
+ * The same in statements of their own, each of which does less of many: what was just added is known without reading it.
+ * On Citus each part of the other statement would go to every machine.
+ */
+async function findContactsAndAddOthers(
   db: Db,
   instanceId: number,
   campaignNumids: readonly number[],
   recipients: readonly RecipientAddress[],
 ): Promise<ReadonlyMap<string, Subscriber>> {
   const found = await selectContacts(db, instanceId, campaignNumids, keysOf(recipients));
-  const absent = recipients.filter(({ address }) => !found.has(address.key));
-  if (absent.length === 0) return found;
-  await addMissingContacts(db, instanceId, absent);
-  return selectContacts(db, instanceId, campaignNumids, keysOf(recipients));
+  const others = recipients.filter(({ address }) => !found.has(address.key));
+  if (others.length === 0) return found;
+  const rows = await queryRows<[id: number, emailKey: string]>(
+    db,
+    `${ADD_GIVEN} ${IN_ORDER} returning id, email_key`,
+    [instanceId, ...addressColumns(others)],
+    { rowMode: "array" },
+  );
+  const ids = new Map(rows.map(([id, emailKey]) => [emailKey, id]));
+  const suppressed = await findSuppressed(db, instanceId, [...ids.keys()]);
+  const contacts = new Map(found);
+  for (const { address, firstName = "", lastName = "" } of others) {
+    const contactId = ids.get(address.key);
+    if (contactId === undefined) continue;
+    const names = [contactId, address.asGiven, address.key, firstName, lastName] as const;
+    contacts.set(
+      address.key,
+      toSubscriber([...names, ...NEW_PROFILE, false, suppressed.has(address.key), false, null]),
+    );
+  }
+  return contacts;
 }
 
-/** To plan the statement for so many costs more than it does; for more of them another plan may be better. */
+/** To plan the one statement for so many costs more than it does. */
 const MOST_PREPARED_RECIPIENTS = 100;
+
+/** Addresses as a table; its values are, after the instance, their `addressColumns`. */
+const GIVEN_ADDRESSES = `unnest($2::text[], $3::text[], $4::integer[], $5::text[], $6::text[])
+    as given (email_key, email, domain_group_id, first_name, last_name)`;
+
+const ADD_GIVEN = `insert into contacts (instance_id, email, email_key, domain_group_id, first_name, last_name)
+  select $1, email, email_key, domain_group_id, first_name, last_name from ${GIVEN_ADDRESSES}`;
+const IN_ORDER = "order by email_key on conflict (instance_id, email_key) do nothing";
 
 /**
  * By all keys at once, and not joined to them: an instance that came after the last statistics is taken for empty, and a
@@ -168,11 +198,8 @@ const FIND_FEW_CONTACTS = `select contact.* from unnest($2::text[]) as wanted (k
 /** Of a `contact` of instance $1 as sending needs it: a row for each campaign, of those that follow the joins, that it unsubscribed from. */
 const RECIPIENT_COLUMNS = `contact.id, contact.email, contact.email_key, first_name, last_name, age, sex, profession,
   locality, fields, invalid, ${isSuppressed("contact.email_key")} as suppressed,
-  whitelist.email_key is not null as whitelisted,
   contact.unsubscribed_at is not null as unsubscribed, unsubscription.campaign_numid as unsubscribed_from`;
-const RECIPIENT_JOINS = `left join whitelist
-    on whitelist.instance_id = $1 and whitelist.email_key = contact.email_key
-  left join lateral (
+const RECIPIENT_JOINS = `left join lateral (
     select campaign_numid from campaign_unsubscriptions as unsubscription
     where unsubscription.instance_id = $1 and unsubscription.contact_id = contact.id offset 0
   ) unsubscription on unsubscription.campaign_numid = any`;
@@ -188,31 +215,25 @@ export async function addMissingContacts(
 ): Promise<number[]> {
   const rows = await queryRows<{ id: number }>(
     db,
-    `insert into contacts (instance_id, email, email_key, domain_group_id, first_name, last_name)
-     select $1, email, email_key, domain_group_id, first_name, last_name from ${GIVEN_ADDRESSES}
+    `${ADD_GIVEN}
      where email_key not in (select email_key from contacts where instance_id = $1 and email_key = any($2::text[]))
-     order by email_key
-     on conflict (instance_id, email_key) do nothing
-     returning id`,
-    [instanceId, keysOf(recipients), ...givenAddresses(recipients)],
+     ${IN_ORDER} returning id`,
+    [instanceId, ...addressColumns(recipients)],
   );
   return rows.map((row) => row.id);
 }
 
-/** Addresses as a table; its values are, after the instance, their keys and `givenAddresses`. */
-const GIVEN_ADDRESSES = `unnest($3::text[], $2::text[], $4::smallint[], $5::text[], $6::text[])
-    as given (email, email_key, domain_group_id, first_name, last_name)`;
-
-function givenAddresses(recipients: readonly RecipientAddress[]): unknown[] {
+function addressColumns(recipients: readonly RecipientAddress[]): Buffer[] {
   return [
-    recipients.map(({ address }) => address.asGiven),
-    recipients.map(({ address }) => domainGroups.ofDomain(address.asciiDomain)),
-    recipients.map(({ firstName }) => firstName ?? ""),
-    recipients.map(({ lastName }) => lastName ?? ""),
+    keysOf(recipients),
+    texts(recipients.map(({ address }) => address.asGiven)),
+    integers(recipients.map(({ address }) => domainGroups.ofDomain(address.asciiDomain))),
+    texts(recipients.map(({ firstName }) => firstName ?? "")),
+    texts(recipients.map(({ lastName }) => lastName ?? "")),
   ];
 }
 
-const keysOf = (recipients: readonly RecipientAddress[]) => recipients.map(({ address }) => address.key);
+const keysOf = (recipients: readonly RecipientAddress[]) => texts(recipients.map(({ address }) => address.key));
 
 /** Writes the names that contacts were given, where they are others. */
 async function updateNames(
@@ -221,10 +242,10 @@ async function updateNames(
   recipients: readonly RecipientAddress[],
   found: ReadonlyMap<string, KnownContact>,
 ): Promise<void> {
-  const named = recipients.filter(({ address, ...names }) => {
+  const named = recipients.filter(({ address, firstName, lastName }) => {
     const contact = found.get(address.key);
-    const { firstName = contact?.firstName, lastName = contact?.lastName } = names;
-    return firstName !== contact?.firstName || lastName !== contact?.lastName;
+    const isNamed = (given: string | undefined, kept: string | undefined) => given !== undefined && given !== kept;
+    return isNamed(firstName, contact?.firstName) || isNamed(lastName, contact?.lastName);
   });
   if (named.length === 0) return;
   await queryRows(
@@ -271,7 +292,6 @@ type RecipientRow = [
   fields: Record<string, string>,
   invalid: boolean,
   suppressed: boolean,
-  whitelisted: boolean,
   unsubscribed: boolean,
   unsubscribedFrom: number | null,
 ];
@@ -313,13 +333,14 @@ function asRecipient(
     customFields: contact.customFields,
     invalid: contact.invalid,
     suppressed: contact.suppressed,
-    whitelisted: contact.whitelisted,
     unsubscribedFromCampaign: contact.unsubscribed || contact.unsubscribedFrom.includes(campaignNumid),
   };
   return given.dsn === undefined ? recipient : { ...recipient, dsn: given.dsn };
 }
 
 const NOTHING: readonly number[] = [];
+/** Of who has just become a contact: as the table has it where nothing is given. */
+const NEW_PROFILE = [null, "", "", "", {}] as const;
 
 function toSubscriber([
   contactId,
@@ -334,7 +355,6 @@ function toSubscriber([
   customFields,
   invalid,
   suppressed,
-  whitelisted,
   unsubscribed,
   unsubscribedFrom,
 ]: RecipientRow): Subscriber {
@@ -351,7 +371,6 @@ function toSubscriber([
     customFields,
     invalid,
     suppressed,
-    whitelisted,
     unsubscribed,
     unsubscribedFrom: unsubscribedFrom === null ? NOTHING : [unsubscribedFrom],
   };

@@ -1,3 +1,4 @@
+import { bigints, integers, jsons, texts, trimNulls } from "../../../platform/postgres/array-columns.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { byInstance, isSpread } from "../by-instance.ts";
 import { type Charge, type ChargedWindow, chargeValues, chargeWindows } from "../guard/sending-counts.ts";
@@ -47,30 +48,25 @@ export async function recordEvents(
   return insertEvents(db, events.slice(start), charges);
 }
 
+/** What the counts are of, of an event by the number of its series. */
+const COMMON_COLUMNS = `($1::bigint[])[series] as instance_id, ($2::timestamptz[])[series] as at,
+    ($3::smallint[])[series] as kind, ($4::boolean[])[series] as machine`;
 const EVENT_ROWS = `insert into events
-    (instance_id, at, kind, machine, contact_id, campaign_numid, delivery_id, eeid, email, detail)
-  select given.* from unnest($1::bigint[], $2::timestamptz[], $3::smallint[], $4::boolean[], $5::bigint[], $6::bigint[],
-    $7::bigint[], $8::uuid[], $9::text[], $10::jsonb[]) as given`;
+    (instance_id, at, kind, machine, campaign_numid, eeid, contact_id, delivery_id, email, detail)
+  select ${COMMON_COLUMNS}, ($5::bigint[])[series], ($6::uuid[])[series], contact_id, delivery_id, email, detail
+  from unnest($7::integer[], $8::bigint[], $9::bigint[], $10::text[], $11::jsonb[])
+    as given (series, contact_id, delivery_id, email, detail)`;
 const INSERT_EVENTS = `with inserted as (
     ${EVENT_ROWS} returning instance_id, at, id, kind, machine
   ), told as (
     insert into webhook_events (instance_id, at, event_id, kind)
-    select instance_id, at, id, kind from inserted where instance_id in (select instance_id from webhook_instances)
+    select instance_id, at, id, kind from inserted
+    where exists (select from webhook_instances where instance_id = any($1::bigint[]))
+      and instance_id in (select instance_id from webhook_instances)
     order by at, id
   )`;
 const COUNT_EVENTS = `insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
   select instance_id, date_trunc('minute', at, 'UTC'), ${COUNT_AGGREGATES} from inserted group by 1, 2`;
-
-/** As text, of which most are the same. */
-function moments(events: readonly NewEvent[]): string[] {
-  let last: Date | undefined;
-  let text = "";
-  return events.map(({ at }) => {
-    if (at !== last) text = at.toISOString();
-    last = at;
-    return text;
-  });
-}
 
 async function insertEvents(
   db: Db,
@@ -85,7 +81,7 @@ async function insertEvents(
   return queryRows<ChargedWindow>(
     db,
     charging
-      ? `${INSERT_EVENTS}, counted as (${COUNT_EVENTS}) ${chargeWindows(11)}`
+      ? `${INSERT_EVENTS}, counted as (${COUNT_EVENTS}) ${chargeWindows(12)}`
       : `${INSERT_EVENTS} ${COUNT_EVENTS}`,
     [...valuesOf(events), ...(charging ? chargeValues(charges) : [])],
     { name: charging ? "insert-events-and-charge" : "insert-events" },
@@ -103,6 +99,7 @@ async function insertSpread(
 ): Promise<readonly ChargedWindow[]> {
   await byInstance(db, events, async (own, [instanceId]) => {
     const values = valuesOf(own);
+    const [instanceIds, moments, kinds, machines, , , series] = values;
     if (await isHeard(db, instanceId!)) {
       const told = await queryRows<{ id: number; at: Date; kind: number }>(
         db,
@@ -114,24 +111,49 @@ async function insertSpread(
       await queryRows(db, EVENT_ROWS, values, { name: "insert-events-of-instance" });
     }
     const counted = `with inserted as (
-      select * from unnest($1::bigint[], $2::timestamptz[], $3::smallint[], $4::boolean[]) as given (instance_id, at, kind, machine)
+      select ${COMMON_COLUMNS} from unnest($5::integer[]) as given (series)
     ) ${COUNT_EVENTS}`;
-    return queryRows(db, counted, values.slice(0, 4), { name: "count-events-of-instance" });
+    return queryRows(db, counted, [instanceIds, moments, kinds, machines, series], {
+      name: "count-events-of-instance",
+    });
   });
   return byInstance(db, charges, (own) => queryRows<ChargedWindow>(db, chargeWindows(1), chargeValues(own)));
 }
 
+/**
+ * What events that follow each other have in common stands once, as a series: all that a call sends are one.
+ */
 function valuesOf(events: readonly NewEvent[]): unknown[] {
+  const firsts: NewEvent[] = [];
+  const series = events.map((event) => {
+    const last = firsts.at(-1);
+    if (last === undefined || !isOfSeries(event, last)) firsts.push(event);
+    return firsts.length;
+  });
+  const emails = events.map(({ contactId, email = "" }) => (contactId === null ? email : null));
+  const details = events.map(({ detail = null }) => detail);
   return [
-    events.map((event) => event.instanceId),
-    moments(events),
-    events.map((event) => EVENT_KINDS[event.kind]),
-    events.map((event) => event.machine ?? false),
-    events.map((event) => event.contactId),
-    events.map((event) => event.campaignNumid ?? null),
-    events.map((event) => event.deliveryId ?? null),
-    events.map((event) => event.eeid ?? null),
-    events.map((event) => (event.contactId === null ? (event.email ?? "") : null)),
-    events.map((event) => (event.detail === undefined ? null : JSON.stringify(event.detail))),
+    firsts.map(({ instanceId }) => instanceId),
+    firsts.map(({ at }) => at.toISOString()),
+    firsts.map(({ kind }) => EVENT_KINDS[kind]),
+    firsts.map(({ machine = false }) => machine),
+    firsts.map(({ campaignNumid = null }) => campaignNumid),
+    firsts.map(({ eeid = null }) => eeid),
+    integers(series),
+    bigints(events.map(({ contactId }) => contactId)),
+    bigints(events.map(({ deliveryId = null }) => deliveryId)),
+    texts(trimNulls(emails)),
+    jsons(trimNulls(details)),
   ];
+}
+
+function isOfSeries(event: NewEvent, first: NewEvent): boolean {
+  return (
+    event.eeid === first.eeid &&
+    event.at.getTime() === first.at.getTime() &&
+    event.kind === first.kind &&
+    event.instanceId === first.instanceId &&
+    event.campaignNumid === first.campaignNumid &&
+    event.machine === first.machine
+  );
 }

@@ -1,6 +1,7 @@
 import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import type { Booking } from "../../../core/mail/guard/sending-limits.ts";
 import { type CampaignPool, poolFor } from "../../../core/mail/pools.ts";
+import { bigints, integers, jsons, texts, trimNulls } from "../../../platform/postgres/array-columns.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { isSpread } from "../by-instance.ts";
 import { lockShared, wakeInstances } from "./mail-work.ts";
@@ -91,18 +92,14 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
       partition(booked).map((chunk) => ({ ...chunk, ...message, dueAt: at })),
     ),
   );
-  const all = messages.flatMap(({ deliveries }) => deliveries);
+  // Those of a partition lie side by side, as they are taken and settled.
+  const all = chunks.flatMap(({ deliveries }) => deliveries);
   if (all.length === 0) return messages.map(() => []);
   const instanceIds = [...new Set(messages.map(({ instanceId }) => instanceId))];
   const { partitionIds, deliveryIds, pools } = await prepareRows(transaction, instanceIds, chunks.length, all.length);
-  const placeOf = new Map(
-    chunks.flatMap(({ deliveries, instanceId }, index) =>
-      deliveries.map((delivery) => [delivery, { partitionId: partitionIds[index]!, instanceId }] as const),
-    ),
-  );
+  const owners = [partitionIds, chunks.map(({ instanceId }) => instanceId)];
   const partitions = [
-    partitionIds,
-    chunks.map(({ instanceId }) => instanceId),
+    ...owners,
     chunks.map(({ eeid }) => eeid),
     chunks.map(({ messageId }) => messageId),
     chunks.map(({ destination }) => destination),
@@ -110,19 +107,20 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
     chunks.map(({ instanceId, campaignNumid }) => poolFor(pools.get(instanceId) ?? [], campaignNumid)),
   ];
   const queued = [
-    deliveryIds,
-    all.map((delivery) => placeOf.get(delivery)!.instanceId),
-    all.map((delivery) => placeOf.get(delivery)!.partitionId),
-    all.map(({ contactId }) => contactId),
-    all.map(({ role }) => role),
-    all.map(({ recipient }) => recipient),
-    all.map(({ personal }) => personal && JSON.stringify(personal)),
-    all.map(({ dsn }) => (dsn === undefined ? null : JSON.stringify(dsn))),
+    bigints(deliveryIds),
+    integers(chunks.flatMap(({ deliveries }, index) => deliveries.map(() => index + 1))),
+    bigints(all.map(({ contactId }) => contactId)),
+    texts(all.map(({ role }) => role)),
+    texts(all.map(({ recipient }) => recipient)),
+    jsons(trimNulls(all.map(({ personal }) => personal))),
+    jsons(trimNulls(all.map(({ dsn = null }) => dsn))),
   ];
   if (await isSpread(transaction)) {
     // Each by itself Citus copies to where it belongs; of both in one it keeps results on every machine.
     await queryRows(transaction, insertPartitions(), partitions, { name: "enqueue-partitions" });
-    await queryRows(transaction, insertDeliveries(1), queued, { name: "enqueue-deliveries" });
+    await queryRows(transaction, insertDeliveries(owners.length + 1), [...owners, ...queued], {
+      name: "enqueue-deliveries",
+    });
   } else {
     const both = `with cut as (${insertPartitions()}) ${insertDeliveries(partitions.length + 1)}`;
     await queryRows(transaction, both, [...partitions, ...queued], { name: "enqueue" });
@@ -137,8 +135,8 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
     transaction,
     instanceIds.map((instanceId) => ({ instanceId })),
   );
-  const ids = deliveryIds.values();
-  return messages.map(({ deliveries }) => deliveries.map(() => ids.next().value!));
+  const idOf = new Map(all.map((delivery, index) => [delivery, deliveryIds[index]!]));
+  return messages.map(({ deliveries }) => deliveries.map((delivery) => idOf.get(delivery)!));
 }
 
 function insertPartitions(): string {
@@ -146,11 +144,14 @@ function insertPartitions(): string {
     select * from unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], $5::text[], $6::integer[], $7::text[])`;
 }
 
-/** @param first number of the parameter that has their ids */
+/** @param first number of the parameter that has their ids; $1 and $2 are partitions and instances, by the number of the chunk */
 function insertDeliveries(first: number): string {
-  const types = ["bigint", "bigint", "bigint", "bigint", "text", "text", "jsonb", "jsonb"];
+  const types = ["bigint", "integer", "bigint", "text", "text", "jsonb", "jsonb"];
   return `insert into deliveries (id, instance_id, partition_id, contact_id, role, recipient, personal, dsn)
-    overriding system value select * from unnest(${types.map((type, n) => `$${first + n}::${type}[]`).join(", ")})`;
+    overriding system value
+    select id, ($2::bigint[])[chunk], ($1::bigint[])[chunk], contact_id, role, recipient, personal, dsn
+    from unnest(${types.map((type, n) => `$${first + n}::${type}[]`).join(", ")})
+      as given (id, chunk, contact_id, role, recipient, personal, dsn)`;
 }
 
 /** Cuts recipients into those that go at once and those that wait for windows. */
