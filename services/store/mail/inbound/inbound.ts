@@ -124,6 +124,7 @@ export async function leaseInboundMessages(
   lease: { readonly owner: string; readonly seconds: number; readonly limit: number; readonly reports: boolean },
 ): Promise<LeasedInboundMessage[]> {
   const ofClass = lease.reports ? "is_report" : "not is_report";
+  if (!(await isAnyToLease(db, lease))) return [];
   const held = await leaseOf(db, lease, `state = 'leased' and lease_owner = $1 and ${ofClass}`, 0);
   const limit = lease.limit - held.length;
   const ofReturnPaths = lease.reports ? 0 : Math.ceil(limit * SHARE_OF_RETURN_PATHS);
@@ -138,6 +139,22 @@ export async function leaseInboundMessages(
   const isLost = `state = 'leased' and lease_until < now() and ${ofClass}`;
   const lost = left > 0 ? await leaseOf(db, { ...lease, limit: left }, isLost) : [];
   return [...held, ...first, ...feedback, ...lost];
+}
+
+/** Most looks find nothing: one statement tells. */
+async function isAnyToLease(
+  db: Db,
+  { owner, reports }: { readonly owner: string; readonly reports: boolean },
+): Promise<boolean> {
+  const [row] = await queryRows<{ found: boolean }>(
+    db,
+    `select exists (select from inbound_messages where state = 'waiting' and is_report = $2)
+       or exists (select from inbound_messages
+         where state = 'leased' and is_report = $2 and (lease_owner = $1 or lease_until < now())) as found`,
+    [owner, reports],
+    { name: "is-any-inbound-message" },
+  );
+  return row!.found;
 }
 
 /** @param which a condition of ours, in which `$1` is the owner @param attempts what this adds to those made */
