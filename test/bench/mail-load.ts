@@ -20,6 +20,7 @@ export interface BatchResult {
 }
 
 const CONTACTS_PER_CALL = 10_000;
+const LARGEST_CALLS = { contacts: 50_000, clients: 2 };
 
 /** About 10 KB, personalised, with a link on each line. */
 export const BATCH_HTML = `<html><body><p>Dear XYZNOMBREXYZ</p>${"<p>Lorem ipsum dolor sit amet, <a href='http://example.org/x'>consectetur</a>.</p>\n".repeat(125)}</body></html>`;
@@ -29,25 +30,55 @@ export async function measureBatch(db: Db, api: string, sender: Sender, recipien
   const startedAt = performance.now();
   let callMs = 0;
   for (let first = 0; first < recipients; first += CONTACTS_PER_CALL) {
-    const contactos = Array.from({ length: Math.min(CONTACTS_PER_CALL, recipients - first) }, (_, i) => ({
-      email: `r${first + i}@d${i % 20}.example.net`,
-      nombre: `Name ${i}`,
-    }));
-    const callAt = performance.now();
-    const response = await fetch(`${api}/v1/envio/send_many_inline`, {
-      method: "POST",
-      headers: { Authorization: sender.key, "Content-Type": "application/json" },
-      body: JSON.stringify({ campana_id: sender.campaign.numid, email: true, contactos, html: BATCH_HTML }),
-    });
-    const { sent } = (await response.json()) as { sent: number };
-    const answeredMs = Math.round(performance.now() - callAt);
+    const answeredMs = await sendMany(api, sender, { first, count: Math.min(CONTACTS_PER_CALL, recipients - first) });
     callMs = Math.max(callMs, answeredMs);
-    print(`send_many_inline: ${sent} contacts accepted in ${answeredMs} ms`);
   }
   const left = async () => Number((await db("deliveries").where({ state: "queued" }).count())[0]?.count);
   for (let queued = await left(); queued > 0; queued = await left()) await sleep(queued > 2_000 ? 500 : 50);
   const deliveredPerSecond = report("API call to the last message accepted by the sink", recipients, startedAt);
   return { callMs, deliveredPerSecond };
+}
+
+/** Calls of 50,000 contacts by two clients, until the last is answered: what was accepted is durable then. @returns seconds */
+export async function measureCalls(api: string, sender: Sender, recipients: number): Promise<number> {
+  const { contacts, clients } = LARGEST_CALLS;
+  let next = 0;
+  const client = async () => {
+    while (next < recipients) {
+      const first = next;
+      next += contacts;
+      await sendMany(api, sender, { first, count: Math.min(contacts, recipients - first) });
+    }
+  };
+  const startedAt = performance.now();
+  await Promise.all(Array.from({ length: clients }, client));
+  const seconds = (performance.now() - startedAt) / 1000;
+  print(`${recipients} contacts in calls of ${contacts} by ${clients} clients: ${seconds.toFixed(1)} s`);
+  return seconds;
+}
+
+/** One call of `send_many_inline`. @returns how long it took, in ms */
+async function sendMany(
+  api: string,
+  sender: Sender,
+  { first, count }: { readonly first: number; readonly count: number },
+): Promise<number> {
+  const contactos = Array.from({ length: count }, (_, i) => ({
+    email: `r${first + i}@d${i % 20}.example.net`,
+    nombre: `Name ${i}`,
+  }));
+  const body = JSON.stringify({ campana_id: sender.campaign.numid, email: true, contactos, html: BATCH_HTML });
+  const callAt = performance.now();
+  const response = await fetch(`${api}/v1/envio/send_many_inline`, {
+    method: "POST",
+    headers: { Authorization: sender.key, "Content-Type": "application/json" },
+    body,
+  });
+  const { sent } = (await response.json()) as { sent: number };
+  if (sent !== count) throw new Error(`of ${count} contacts ${sent} were accepted: ${response.status}`);
+  const answeredMs = Math.round(performance.now() - callAt);
+  print(`send_many_inline: ${sent} contacts accepted in ${answeredMs} ms`);
+  return answeredMs;
 }
 
 /** Submission with AUTH over so many connections. @returns messages accepted a second */

@@ -16,7 +16,7 @@ export async function reportProcessorTime<T>(
   const result = await run();
   const spent = [...read()].map(([name, seconds]) => {
     const milliseconds = (seconds - (before.get(name) ?? 0)) * 1000;
-    return `${name} ${(milliseconds / load.messages).toFixed(2)}`;
+    return `${name} ${(milliseconds / load.messages).toFixed(3)}`;
   });
   process.stdout.write(`${phase}, ms of processor time for a message: ${spent.join(", ")}\n`);
   return result;

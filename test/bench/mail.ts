@@ -1,10 +1,12 @@
 /**
- * `npm run bench:mail -- [recipients] [--only batch|instances|submission|limits|queue|postfix] [--messages n] [--queued n]`:
+ * `npm run bench:mail -- [recipients] [--only batch|instances|submission|limits|queue|postfix|calls] [--messages n] [--queued n]`:
  * from one API call to the last message that a sink accepted, and submission with AUTH; what sending limits cost it (bar: 3 %);
  * then what a message costs with 1,000 and with 1,000,000 recipients queued. Every message has 10 KB, is DKIM-signed (RSA-2048), personalised where it is a template,
  * and stored with its events in PostgreSQL with fsync on; each service runs in a process of its own, as in production. The sink is Postfix's `smtp-sink`.
  * Postfix with OpenDKIM relays as many messages of that size in the same run, where both are installed: figures are
  * this machine's, the ratios are what counts. The last line is JSON, for a history.
+ * `--only calls`: a million recipients (or as many as are given) in calls of 50,000, to new contacts and to known ones, and
+ * nothing is delivered.
  * `--rounds n`: how often messages without limits and with them are compared.
  */
 
@@ -34,7 +36,14 @@ import { start as startSubmission } from "../../services/submission/main.ts";
 import { cpuSeconds, cpuSecondsWithChildren } from "./cpu-time.ts";
 import { measureInstances } from "./mail-instances.ts";
 import { type LimitsCost, measureLimits } from "./mail-limits.ts";
-import { BATCH_HTML, type BatchResult, measureBatch, measureSubmission, type Sender } from "./mail-load.ts";
+import {
+  BATCH_HTML,
+  type BatchResult,
+  measureBatch,
+  measureCalls,
+  measureSubmission,
+  type Sender,
+} from "./mail-load.ts";
 import { measurePostfix, type PostfixResult, whyNoPostfix } from "./mail-postfix.ts";
 import { type ProcessorTime, reportProcessorTime } from "./mail-processor-time.ts";
 import { measureQueue, type QueueCost, type QueueLoad } from "./mail-queue.ts";
@@ -188,6 +197,15 @@ async function measure(): Promise<void> {
     await migrate(db);
     const sender = await prepare(db, "bench", DOMAIN);
     const { mail_api } = await run("mail-api");
+    // Its mail would be in the way of the other parts.
+    if (options.only?.includes("calls")) {
+      const recipients = Number(positionals[0] ?? 1_000_000);
+      for (const contacts of ["new", "known"]) {
+        await when("calls", recipients, () => measureCalls(mail_api, sender, recipients));
+        print(`… to ${contacts} contacts`);
+      }
+      return;
+    }
     await run("delivery");
     const batch = await when("batch", RECIPIENTS, () => measureBatch(db, mail_api, sender, RECIPIENTS));
     const many = { instances: Number(options.instances), recipients: Number(options.each), html: BATCH_HTML };
