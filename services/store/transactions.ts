@@ -10,7 +10,7 @@ export class Overtaken extends Error {}
 
 /**
  * Runs a transaction, anew when PostgreSQL gave it up for a deadlock or a serialisation failure, or it threw {@link Overtaken}.
- * Rows are locked in one order everywhere: company, zone and then those above it, records; on the mail side address,
+ * Rows are locked in one order everywhere: company, zone and then those above it, records; on the mail side erasure, address,
  * contact, delivery, partition, what is counted of an instance.
  */
 export async function inTransaction<T>(db: Db, run: (transaction: Transaction) => Promise<T>): Promise<T> {

@@ -416,6 +416,38 @@ async function leaveTracesEverywhere(): Promise<void> {
   await send({ recipients: [SUBJECT], template: { html: "later" } });
 }
 
+test("who is erased while a call to them is being accepted is not queued", async () => {
+  const { db, north } = api;
+  const [gone, stays] = ["late@example.org", "stays@example.org"];
+  const call = async (firstName: string) =>
+    accepted(
+      await db.transaction((transaction) =>
+        acceptSend(transaction, {
+          ...{ instanceId: north.id, campaignNumid: 1, creator: "api", copies: [], archive: false },
+          ...{ senderDomain: "example.org", sender: "info@example.org" },
+          content: { kind: "finished", octets: Buffer.from("Subject: x\r\n\r\n") },
+          recipients: [{ address: address(gone) }, { address: address(stays), firstName }],
+        }),
+      ),
+    );
+  const waiting = async () => {
+    const waits = "datname = current_database() and wait_event_type = 'Lock'";
+    return (await db.raw(`select from pg_stat_activity where ${waits}`)).rows.length;
+  };
+  await call("One");
+  // The call stands between reading its recipients and queueing them, as somebody has locked one of them.
+  const held = await db.transaction();
+  await held("contacts").where({ email: stays }).forUpdate();
+  const calling = call("Two");
+  await expect.poll(waiting).toBe(1);
+  const erasing = eraseAddress(db, north.id, address(gone));
+  await expect.poll(waiting).toBe(2);
+  await held.rollback();
+  await calling;
+  await erasing;
+  expect(await findTraces(db, [gone])).toEqual([]);
+});
+
 interface TestSend {
   readonly recipients: readonly string[];
   readonly copies?: readonly string[];

@@ -15,14 +15,19 @@ const NOBODYS = ["@x.invalid", "@invalid", "@test", "@x.x"];
 /**
  * A regular expression, of JavaScript and of PostgreSQL, for an address where a text names it: not for a part of another one,
  * as ana@example.org is of mariana@example.org and of ana@example.org.ar. In front of it may stand what ASCII has no letter or digit
- * for, be it written as quoted-printable (`=3D`), in a URL (`%20`), in JSON (`\n`), or as PostgreSQL escapes octets (`\302`).
+ * for, be it written as quoted-printable (`=3D`), in a URL (`%20`), in JSON or a script (`\n`, `\u003c`), or as PostgreSQL escapes
+ * octets (`\302`). A stop with a capital behind it ends a sentence.
  */
 export function namePattern(address: string): string {
   return BEFORE + address.replaceAll(/[.*+?^${}()|[\]\\/]/g, "\\$&") + AFTER;
 }
 
-const BEFORE = String.raw`(?:(?<=[=%][0-9A-Fa-f]{2}|\\[bfnrt]|\\[0-7]{3})|(?<![A-Za-z0-9])(?<![A-Za-z0-9][._+-]))`;
-const AFTER = "(?![A-Za-z0-9]|[.-][A-Za-z0-9])";
+/** Two hexadecimal digits of an octet that is no letter and no digit. */
+const QUOTED_PRINTABLE = "=(?:[0289A-F][0-9A-F]|3[A-F]|40|5[B-F]|60|7[B-F])";
+const IN_URL = "%(?:[0-289A-Fa-f][0-9A-Fa-f]|3[A-Fa-f]|40|5[B-Fb-f]|60|7[B-Fb-f])";
+const IN_SCRIPT = String.raw`\\(?:[bfnrtv]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[0-7]{3})`;
+const BEFORE = `(?:(?<=${QUOTED_PRINTABLE}|${IN_URL}|${IN_SCRIPT})|(?<![A-Za-z0-9])(?<![A-Za-z0-9][._+-]+))`;
+const AFTER = "(?![A-Za-z0-9]|[.-][a-z0-9])";
 
 export function redactText(text: string, names: readonly string[]): string {
   return names.reduce((kept, name) => kept.replaceAll(new RegExp(namePattern(name), "g"), redacted(name)), text);

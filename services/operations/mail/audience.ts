@@ -3,6 +3,7 @@ import type { RecipientDsn } from "../../core/mail/dsn-parameters.ts";
 import type { Booking } from "../../core/mail/guard/sending-limits.ts";
 import { builtInValues, parseTemplate } from "../../core/mail/personalise.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
+import { holdErasures } from "../../store/mail/contacts/contacts.ts";
 import {
   findContacts,
   type KnownContact,
@@ -88,6 +89,7 @@ async function resolveTogether(
   requests: readonly AudienceRequest[],
 ): Promise<ReadonlyMap<AudienceRequest, readonly Recipient[]>> {
   const instanceIds = new Set(requests.map(({ instanceId }) => instanceId));
+  await holdErasures(transaction, [...instanceIds]);
   const resolved = new Map<AudienceRequest, readonly Recipient[]>();
   for (const instanceId of [...instanceIds].sort((a, b) => a - b)) {
     const calls = requests.filter((request) => request.instanceId === instanceId);
@@ -103,6 +105,7 @@ export async function gatherContacts(
   source: AudienceSource,
   contactIds: readonly number[],
 ): Promise<Audience> {
+  await holdErasures(transaction, [source.instanceId]);
   const keys = await listEmailKeys(transaction, source.instanceId, contactIds);
   const contacts = await findContacts(transaction, source.instanceId, source.campaignNumid, keys);
   return sortOut([...contacts.values()], await makePersonalise(transaction, source));

@@ -25,7 +25,7 @@ import {
   removeEvents,
   removeFromWebhooks,
 } from "../../store/mail/contacts/contact-erasure-traces.ts";
-import { lockAddress } from "../../store/mail/contacts/contacts.ts";
+import { beginErasure, lockAddress } from "../../store/mail/contacts/contacts.ts";
 import { hasObjected, keepErased, removeSuppression } from "../../store/mail/contacts/suppressions.ts";
 import { addressKeyOf } from "../../store/mail/events/event-copies.ts";
 import { announceStop } from "../../store/mail/queue/queue.ts";
@@ -61,6 +61,7 @@ export async function eraseAddress(
   options: { readonly keepOut?: boolean } = {},
 ): Promise<Erasure> {
   const { unsent, ...erased } = await inTransaction(db, async (transaction) => {
+    await beginErasure(transaction, instanceId);
     await lockAddress(transaction, instanceId, address.key);
     const given = await findGivenEmail(transaction, instanceId, address.key);
     const spellings = [

@@ -1,4 +1,4 @@
-import { namePattern, redacted } from "../../../core/mail/redaction.ts";
+import { redactText } from "../../../core/mail/redaction.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { addressKeyOf, findCopySpellings } from "../events/event-copies.ts";
 import { COUNT_AGGREGATES, COUNT_COLUMNS } from "../events/event-kinds.ts";
@@ -63,14 +63,19 @@ export async function redactConsole(
   { instanceId, spellings }: ErasureSubject,
 ): Promise<void> {
   const instance = await transaction("instances").where({ id: instanceId }).first("name");
-  for (const name of spellings) {
-    for (const [table, column] of CONSOLE_TEXTS) {
-      await queryRows(
-        transaction,
-        `update ${table} set ${column} = regexp_replace(${column}::text, $1, $2, 'g')::${column === "object" ? "text" : "jsonb"}
-         where scope_role = 'instance' and scope = $3 and strpos(${column}::text, $4) > 0`,
-        [namePattern(name), redacted(name), instance.name, name],
-      );
+  for (const [table, column] of CONSOLE_TEXTS) {
+    const rows = await queryRows<{ id: number; text: string }>(
+      transaction,
+      `select id, ${column}::text as text from ${table}
+       where scope_role = 'instance' and scope = $1
+         and exists (select from unnest($2::text[]) as name where strpos(${column}::text, name) > 0)
+       order by id for no key update`,
+      [instance.name, spellings],
+    );
+    for (const { id, text } of rows) {
+      await transaction(table)
+        .where({ id })
+        .update({ [column]: redactText(text, spellings) });
     }
   }
 }

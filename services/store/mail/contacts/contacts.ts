@@ -45,6 +45,24 @@ export async function lockAddresses(
   );
 }
 
+/**
+ * Nobody is erased from these instances until the transaction ends: of whom it has read it may write. It waits for an erasure.
+ * Before anything that it reads of contacts.
+ */
+export async function holdErasures(transaction: Transaction, instanceIds: readonly number[]): Promise<void> {
+  await queryRows(
+    transaction,
+    "select pg_advisory_xact_lock_shared(hashtextextended('erasure', id)) from unnest($1::bigint[]) as instance (id)",
+    [[...new Set(instanceIds)].sort((one, other) => one - other)],
+    { name: "hold-erasures" },
+  );
+}
+
+/** An erasure waits for those who hold it up, see {@link holdErasures}. */
+export async function beginErasure(transaction: Transaction, instanceId: number): Promise<void> {
+  await queryRows(transaction, "select pg_advisory_xact_lock(hashtextextended('erasure', $1))", [instanceId]);
+}
+
 /** Locks contacts, in the order in which everything does. */
 export async function lockContacts(transaction: Transaction, contacts: readonly ContactOfInstance[]): Promise<void> {
   await byInstance(transaction, contacts, (own, instanceIds) =>

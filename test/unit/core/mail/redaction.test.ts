@@ -34,6 +34,9 @@ describe("an address is redacted", () => {
     ["«ana@example.org», “ana@example.org”"],
     ["Ask _ana@example.org_ -- or --ana@example.org--"],
     ["https://example.net/?who=ana@example.org&x=%20ana@example.org"],
+    ["Write to ana@example.org.Thanks"],
+    ['{"html":"\\u003cana@example.org\\u003e"}'],
+    ["=C2=ABana@example.org=C2=BB"],
     ["<a href=3D'https://example.net/?who=3Dana@example.org'>"],
   ])("in %s", (text) => {
     expect(redactText(text, ["ana@example.org"])).toBe(text.replaceAll("ana@example.org", gone));
@@ -46,6 +49,8 @@ describe("an address is redacted", () => {
     ["mariana@example.org"],
     ["maría.ana@example.org"],
     ["m-ana@example.org"],
+    ["john--ana@example.org"],
+    ["https://example.net/?who=deana@example.org&u=12ana@example.org&v=%61ana@example.org"],
     ["ana@example.org.ar"],
     ["ana@example.organic"],
     ["ana@example.org-chart.example"],
