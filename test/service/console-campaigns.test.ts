@@ -281,6 +281,11 @@ describe("a campaign of type normal", () => {
     expect(await refused({ asunto: "two\r\nlines" })).toContain("asunto");
     expect(await refused({ filtros: [4_711] })).toContain("filtros");
     expect(await refused({ grupos: ["nobody's"] })).toBe("invalid field: grupos: there is no group nobody's");
+    const filter = { nombre: "Without", condiciones: { no: { grupo: "gone" } } };
+    await ana("POST", "/groups", { nombre: "gone" });
+    const { id } = (await ana("POST", "/filters", filter)).body;
+    await ana("DELETE", "/groups/gone");
+    expect(await refused({ filtros: [id] })).toBe("filtro Without: grupo gone no existe");
     await ana("PUT", path, MESSAGE);
     expect((await ana("POST", `/campaigns/${numid}/start`, {})).body.msg).toContain("grupos");
     const sent = await ana("POST", `/campaigns/${numid}/test`, { email: "tester@example.net" });

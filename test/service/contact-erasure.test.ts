@@ -430,18 +430,19 @@ test("who is erased while a call to them is being accepted is not queued", async
         }),
       ),
     );
-  const waiting = async () => {
-    const waits = "datname = current_database() and wait_event_type = 'Lock'";
-    return (await db.raw(`select from pg_stat_activity where ${waits}`)).rows.length;
+  const locks = async (granted: boolean) => {
+    const ofThis =
+      "locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())";
+    return (await db.raw(`select from pg_locks where ${ofThis} and granted = ?`, [granted])).rows.length;
   };
   await call("One");
-  // The call stands between reading its recipients and queueing them, as somebody has locked one of them.
+  // The call stands before it has queued anybody, as somebody has locked one of its recipients.
   const held = await db.transaction();
-  await held("contacts").where({ email: stays }).forUpdate();
+  await held("contacts").where({ instance_id: north.id, email: stays }).forUpdate();
   const calling = call("Two");
-  await expect.poll(waiting).toBe(1);
+  await expect.poll(() => locks(true)).toBeGreaterThan(0);
   const erasing = eraseAddress(db, north.id, address(gone));
-  await expect.poll(waiting).toBe(2);
+  await expect.poll(() => locks(false)).toBe(1);
   await held.rollback();
   await calling;
   await erasing;

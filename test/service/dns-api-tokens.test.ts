@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeDelegationToken } from "../../services/core/delegation-token.ts";
 import type { ServiceContext } from "../../services/platform/service.ts";
 import { addUser, deleteUser } from "../../services/store/console/users.ts";
+import { addAcl } from "../../services/store/dns/acls.ts";
 import {
   type Answer,
   KEY_RING,
@@ -128,6 +129,21 @@ describe("a token", () => {
     }
     const all = await token({ access: "read" });
     expect((await api.call("GET", "/api/v1/quota", undefined, all)).body.quotas).not.toEqual([]);
+  });
+
+  test("that is held to some zones reads of the ACLs what is about them", async () => {
+    const reseller = { reseller: "one", key: "key-of-reseller-one" };
+    const acl = { resellerId: "one", blocks: ["198.51.100.0/24"], notify: [], tsig: null };
+    for (const [name, zones] of Object.entries({ all: null, both: [zone, other], others: [other] })) {
+      expect((await addAcl(api.database.db, KEY_RING, { ...acl, name, zones })).ok).toBe(true);
+    }
+    const held = await token({ zones: [zone], verbs: ["transfer"] }, reseller);
+    const { acls } = (await api.call("GET", "/api/v1/acls", undefined, held)).body;
+    expect(acls).toMatchObject([
+      { name: "all", zones: null },
+      { name: "both", zones: [zone] },
+    ]);
+    expect((await api.call("GET", "/api/v1/acls", undefined, reseller)).body.acls).toHaveLength(3);
   });
 
   test("does never more than its owner, nor what takes a key", async () => {

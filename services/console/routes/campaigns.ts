@@ -20,6 +20,7 @@ import { acceptSend } from "../../operations/mail/accept-sends.ts";
 import { makePersonalise } from "../../operations/mail/audience.ts";
 import { campaignTemplate } from "../../operations/mail/campaign-control.ts";
 import { composeJudgedMessage, judgeAsSent } from "../../operations/mail/judge-campaign.ts";
+import { judgeSelection } from "../../operations/mail/judge-selection.ts";
 import { sendRefusal } from "../../operations/mail/send-refusal.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
 import { FairTurns } from "../../platform/fair-turns.ts";
@@ -286,9 +287,10 @@ async function readMessage(
   const missingGroup = await findMissingGroup(db, instance.id, fields.grupos);
   if (missingGroup !== undefined) return refuse(invalidField("grupos", "group-unknown", { name: missingGroup }));
   for (const id of fields.filtros) {
-    if ((await findFilter(db, instance.id, id)) === undefined) {
-      return refuse(invalidField("filtros", "filter-unknown", { name: id }));
-    }
+    const filter = await findFilter(db, instance.id, id);
+    if (filter === undefined) return refuse(invalidField("filtros", "filter-unknown", { name: id }));
+    const gone = await judgeSelection(db, instance.id, filter);
+    if (gone !== undefined) return refuse(unacceptable(gone));
   }
   return ok({
     sender: sender.value.asGiven,

@@ -27,7 +27,7 @@ export interface ContactChange {
 
 const MAX_TEXT_CHARACTERS = 500;
 const MAX_VALUE_CHARACTERS = 65_536;
-const MAX_LIST_ITEMS = 1_000;
+export const MAX_LIST_ITEMS = 1_000;
 
 /** Text that may end up in a header field: no line breaks. */
 export const lineOfText = z

@@ -1,6 +1,12 @@
 import type { Readable } from "node:stream";
 import { z } from "zod";
-import { type ContactChange, contactFields, PROFILE_COLUMNS, toContactChange } from "../../core/mail/contact-input.ts";
+import {
+  type ContactChange,
+  contactFields,
+  MAX_LIST_ITEMS,
+  PROFILE_COLUMNS,
+  toContactChange,
+} from "../../core/mail/contact-input.ts";
 import { splitGroupNames } from "../../core/mail/group-list.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
@@ -128,7 +134,7 @@ function toFields(cells: ReadonlyMap<string, string>): Record<string, unknown> {
   const campos: { nombre: string; valor: string }[] = [];
   for (const [name, cell] of cells) {
     if (cell === "") continue;
-    if (name === "grupos") fields.grupos = splitGroupNames(cell);
+    if (name === "grupos") fields.grupos = splitGroupNames(cell, MAX_LIST_ITEMS);
     else if (name === "invalido") fields[name] = BOOLEANS.get(cell.toLowerCase()) ?? cell;
     else if (NUMBER_COLUMNS.has(name)) fields[name] = /^-?\d{1,10}$/.test(cell) ? Number(cell) : cell;
     else if (PROFILE_COLUMNS.has(name)) fields[name] = cell;

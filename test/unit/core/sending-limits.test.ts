@@ -119,6 +119,17 @@ describe("a limit that lets mail wait", () => {
     expect(fits).not.toMatchObject(ahead);
   });
 
+  it.each([
+    ["141 with 10 a day", 141, rule({ perDay: 10, over: "wait" })],
+    ["150 with 10 a day", 150, rule({ perDay: 10, over: "wait" })],
+    ["150 with 10 a day and 5 an hour", 150, rule({ perDay: 10, perHour: 5, over: "wait" })],
+  ])("tells of %s an hour at which they fit, where nothing is counted", (_, recipients, bound) => {
+    const ahead = { ...request(recipients, bound), mostDaysAhead: 14 };
+    const refused = bookSend(new WindowCounts(), { ...ahead, now: at("28T00:00:05") });
+    const { goesOnAt } = refused as { readonly goesOnAt: Date };
+    expect(bookSend(new WindowCounts(), { ...ahead, now: goesOnAt })).toBeInstanceOf(Array);
+  });
+
   it("does not say never of what a ramp has room for later", () => {
     const ramp = rule({ perDay: 1, over: "wait", isRamp: true });
     expect(bookSend(new WindowCounts(), request(50, ramp))).toMatchObject({ goesOnAt: at("29T00:00:00") });

@@ -259,17 +259,21 @@ export function bookSend(counts: WindowCounts, request: BookingRequest): readonl
   }
   if (left === 0) return bookings;
   const bound = tightestBound(rules);
-  if (bound !== undefined && recipients > bound.mostAhead(request.mostDaysAhead)) {
-    const { rule, grain, allowed } = bound;
-    return { rule, grain, allowed, goesOnAt: null, mostDaysAhead: request.mostDaysAhead };
-  }
+  const tomorrow = windowAfter("day", now);
   // More waits than is let wait: whoever sends it is told, and when that is over.
-  return { ...full, goesOnAt: windowAfter("day", now) };
+  if (bound === undefined) return { ...full, goesOnAt: tomorrow };
+  const { rule, grain, allowed, mostAhead } = bound;
+  const { mostDaysAhead } = request;
+  const hour = HOURS.find((one) => recipients <= mostAhead(mostDaysAhead, one));
+  if (hour === undefined) return { rule, grain, allowed, goesOnAt: null, mostDaysAhead };
+  return { ...full, goesOnAt: new Date(tomorrow.getTime() + hour * HOUR_MS) };
 }
 
-/** Which rule bounds a day the most, and how many recipients go within some days where nothing is counted yet. */
+const HOURS = Array.from({ length: 24 }, (_, hour) => hour);
+
+/** Which rule bounds a day the most, and how many recipients go within some days from an hour on where nothing is counted yet. */
 interface Bound extends Omit<LimitReached, "goesOnAt" | "mostDaysAhead"> {
-  mostAhead(days: number): number;
+  readonly mostAhead: (days: number, hour: number) => number;
 }
 
 /** @returns undefined where nothing stays as it is: a ramp allows more with time */
@@ -288,14 +292,8 @@ function tightestBound(rules: readonly LimitRule[]): Bound | undefined {
   return (
     bound && {
       ...bound,
-      // They begin at any hour: of the first day and of the one after the last there is a part each.
-      mostAhead: (days) => {
-        const parts = Array.from(
-          { length: 24 },
-          (_, hours) => inHours(24 - hours) + (hours === 0 ? 0 : inHours(hours)),
-        );
-        return (days - 1) * inHours(24) + Math.max(...parts);
-      },
+      // Of the first day and of the one after the last there is a part each.
+      mostAhead: (days, hour) => (days - 1) * inHours(24) + inHours(24 - hour) + (hour === 0 ? 0 : inHours(hour)),
     }
   );
 }

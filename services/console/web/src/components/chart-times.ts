@@ -29,7 +29,7 @@ export function tableLabel(times: ChartTimes): (seconds: number) => string {
   return formatBy(language, { dateStyle: "medium", timeStyle: changesClocks(times) ? "long" : "medium" }, timeZone);
 }
 
-/** Whether clocks are changed meanwhile, so that an hour may be there twice: the zone tells which it is. */
+/** Whether clocks are changed meanwhile, once in some days, so that an hour may be there twice: the zone tells which it is. */
 export function changesClocks({ from, to, areUtcDays, timeZone }: Omit<ChartTimes, "language">): boolean {
   const format = new Intl.DateTimeFormat("en", {
     timeZoneName: "short",
