@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { groupName } from "../../core/mail/contact-input.ts";
-import { type FilterCondition, groupsOf } from "../../core/mail/filter-condition.ts";
+import type { FilterCondition } from "../../core/mail/filter-condition.ts";
 import { readConditionJson, toConditionJson } from "../../core/mail/filter-json.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { judgeSelection } from "../../operations/mail/judge-selection.ts";
+import { findGoneGroup, judgeSelection } from "../../operations/mail/judge-selection.ts";
 import {
   addFilter,
   changeFilter,
@@ -14,7 +14,6 @@ import {
   listFilters,
   removeFilter,
 } from "../../store/mail/contacts/filters.ts";
-import { findMissingGroup } from "../../store/mail/contacts/groups.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
 import { areaOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
@@ -163,7 +162,7 @@ function readCondition(json: unknown): Result<FilterCondition, Refusal> {
 
 async function toJson(context: ConsoleContext, instance: Instance, { id, name, condition }: Filter) {
   const contactos = await countNow(context, instance, condition);
-  const missing = await findMissingGroup(context.db, instance.id, groupsOf(condition));
+  const missing = await findGoneGroup(context.db, instance.id, condition);
   return {
     ...{ id, nombre: name, condiciones: toConditionJson(condition), contactos },
     ...(missing === undefined ? {} : { grupo_ausente: missing }),

@@ -1,13 +1,11 @@
 import { z } from "zod";
-import { groupsOf } from "../../core/mail/filter-condition.ts";
 import { toConditionJson } from "../../core/mail/filter-json.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { judgeSelection } from "../../operations/mail/judge-selection.ts";
+import { findGoneGroup, judgeSelection } from "../../operations/mail/judge-selection.ts";
 import { readToldKinds, toldNames } from "../../operations/mail/told-events.ts";
 import { sentenceJson } from "../../platform/http/problem.ts";
 import { findFilter } from "../../store/mail/contacts/filters.ts";
-import { findMissingGroup } from "../../store/mail/contacts/groups.ts";
 import {
   addWebhook,
   FIRST_WEBHOOK,
@@ -86,8 +84,8 @@ function listEndpoint(context: ConsoleContext): ConsoleEndpoint {
       withInstance(context, caller, params.name, async ({ id }) => {
         const webhooks: z.input<typeof webhookJson>[] = [];
         for (const webhook of await listWebhooks(context.db, id)) {
-          const groups = webhook.condition === null ? [] : groupsOf(webhook.condition);
-          const missing = await findMissingGroup(context.db, id, groups);
+          const missing =
+            webhook.condition === null ? undefined : await findGoneGroup(context.db, id, webhook.condition);
           webhooks.push({ ...showWebhook(webhook), ...(missing === undefined ? {} : { grupo_ausente: missing }) });
         }
         return ok({ webhooks });

@@ -10,7 +10,7 @@ import {
   type PolicyPart,
   refusingPart,
 } from "./access-policy.ts";
-import { type DomainName, formatDomainName } from "./name.ts";
+import { type DomainName, formatDomainName, parseDomainName } from "./name.ts";
 import { type PolicyVerb, RECORD_VERBS, type RecordVerb } from "./policy-verbs.ts";
 import { type ResourceRecord, rrsetKey } from "./record.ts";
 import { TYPE, typeMnemonic } from "./rr-types.ts";
@@ -31,6 +31,12 @@ export interface JudgedChange {
   /** Whether the SOA was asked to be set, were it to what it is. */
   readonly touchesSoa?: boolean | undefined;
   readonly difference: { readonly deleted: readonly ResourceRecord[]; readonly added: readonly ResourceRecord[] };
+}
+
+/** Whether a token is for a zone. @param zone its name */
+export function isForZone({ policy }: Token, zone: string): boolean {
+  const apex = parseDomainName(zone);
+  return apex.ok && coversZone(policy, apex.value);
 }
 
 /** Refuses zones that the token is not for; says nothing of whether there is such a zone. */

@@ -1,6 +1,5 @@
 import { z } from "zod";
-import { parseDomainName } from "../../core/dns/name.ts";
-import { judgeZone, type Token } from "../../core/dns/token.ts";
+import { isForZone } from "../../core/dns/token.ts";
 import { ok } from "../../core/result.ts";
 import { listAcls } from "../../store/dns/acls.ts";
 import { listResolverBlocks } from "../../store/dns/resolver-blocks.ts";
@@ -41,22 +40,14 @@ export const makeAccessEndpoints: MakeEndpoints = ({ db }) => [
         }),
       ),
     }),
-    act: async ({ caller }) => {
-      const acls = await listAcls(db, caller.resellerId);
-      const told = acls.map(({ zones, ...acl }) => ({ ...acl, zones: zones && coveredZones(zones, caller.token) }));
-      return ok({
-        acls: told
-          .filter(({ zones }) => zones?.length !== 0)
-          .map(({ name, blocks, tsig, zones }) => ({ name, blocks: [...blocks], tsig, zones })),
+    act: async ({ caller: { resellerId, token } }) => {
+      const acls = (await listAcls(db, resellerId)).flatMap(({ name, blocks, tsig, zones }) => {
+        const told = zones?.filter((zone) => token === undefined || isForZone(token, zone)) ?? null;
+        // Of what is about others' zones alone a token is told nothing.
+        if (token !== undefined && told?.length === 0) return [];
+        return [{ name, blocks: [...blocks], tsig, zones: told }];
       });
+      return ok({ acls });
     },
   }),
 ];
-
-/** Of the zones of an ACL those that a token is for. */
-function coveredZones(zones: readonly string[], token: Token | undefined): string[] {
-  return zones.filter((zone) => {
-    const apex = parseDomainName(zone);
-    return token === undefined || (apex.ok && judgeZone(token, apex.value) === undefined);
-  });
-}

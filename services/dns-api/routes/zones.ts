@@ -1,11 +1,10 @@
 import { z } from "zod";
-import { coversZone } from "../../core/dns/access-policy.ts";
-import { isSubdomain, parseDomainName } from "../../core/dns/name.ts";
+import { isSubdomain } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { initialSerial } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
-import { judgeZone, type Token } from "../../core/dns/token.ts";
+import { isForZone, judgeZone, type Token } from "../../core/dns/token.ts";
 import { checkZoneName } from "../../core/dns/zone-checks.ts";
 import { findWarnings } from "../../core/dns/zone-warnings.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
@@ -165,11 +164,6 @@ function warningsOf({ apex, soa: { mname }, records }: NewZone): Sentence[] {
   return isSubdomain(mname, apex) ? findWarnings({ apex, changed: records, mname }, nothing) : [];
 }
 
-function isFor({ policy }: Token, zone: string): boolean {
-  const apex = parseDomainName(zone);
-  return apex.ok && coversZone(policy, apex.value);
-}
-
 async function* writeDomainList(
   db: Db,
   { scope, token }: { readonly scope: ReturnType<typeof scopeOf>; readonly token: Token | undefined },
@@ -177,7 +171,7 @@ async function* writeDomainList(
   let separator = '{"domain_list":[';
   for (let after: ListPosition; ; ) {
     const page: Awaited<ReturnType<typeof listPublishedZones>> = await listPublishedZones(db, scope, LIST_PAGE, after);
-    const zones = token ? page.zones.filter(({ name }) => isFor(token, name)) : page.zones;
+    const zones = token ? page.zones.filter(({ name }) => isForZone(token, name)) : page.zones;
     const lines = zones.map(({ name, crmId, reverse }) => JSON.stringify({ domain: name, crm_id: crmId, reverse }));
     if (lines.length > 0) {
       yield separator + lines.join(",");

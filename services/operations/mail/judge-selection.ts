@@ -10,6 +10,16 @@ export interface Selection {
   readonly condition: FilterCondition;
 }
 
+/** A group that a condition names and that is gone; undefined where there are all. */
+export function findGoneGroup(
+  db: Db,
+  instanceId: number,
+  condition: FilterCondition,
+  options: { readonly keep?: true } = {},
+): Promise<string | undefined> {
+  return findMissingGroup(db, instanceId, groupsOf(condition), options);
+}
+
 /**
  * Says why a selection is not to be used: a group that it names is gone, and whoever the group kept out would be selected.
  * @param options.keep the groups that it names stay until the transaction ends
@@ -21,7 +31,7 @@ export async function judgeSelection(
   { name, condition }: Selection,
   options: { readonly keep?: true } = {},
 ): Promise<Sentence | undefined> {
-  const group = await findMissingGroup(db, instanceId, groupsOf(condition), options);
+  const group = await findGoneGroup(db, instanceId, condition, options);
   if (group === undefined) return undefined;
   return name === undefined
     ? sentence("group-gone", { group })

@@ -18,6 +18,8 @@ const BETWEEN_NOTICES_MS = 20;
 
 interface WaitingSend {
   readonly send: Send;
+  /** It has a transaction of its own. */
+  readonly isLarge: boolean;
   readonly withinSpan: WithinSpan;
   resolve(outcome: SendOutcome): void;
   reject(error: unknown): void;
@@ -44,8 +46,9 @@ export class SendQueue {
   /** Resolves when the send is durable, or refused; the workers are told then. @throws what `acceptSend` does */
   accept(send: Send): Promise<SendOutcome> {
     return new Promise((resolve, reject) => {
-      const waiting = { send: traced(send), withinSpan: keepSpan(), resolve, reject };
-      if (isLarge(send)) {
+      const isLarge = sizeOf(send.content) > MOST_OCTETS || recipientsOf(send) > MOST_RECIPIENTS;
+      const waiting = { send: traced(send), isLarge, withinSpan: keepSpan(), resolve, reject };
+      if (isLarge) {
         void this.#large.run(String(send.instanceId), () => this.#acceptAndTell([waiting]));
         return;
       }
@@ -98,7 +101,7 @@ export class SendQueue {
       // Of those that share it, the first one's trace shows the transaction.
       const outcomes = await together[0]!.withinSpan(() =>
         inTransaction(this.#db, async (transaction) => {
-          if (sends.some(isLarge)) await allowManyRows(transaction);
+          if (together.some(({ isLarge }) => isLarge)) await allowManyRows(transaction);
           return acceptSends(transaction, sends);
         }),
       );
@@ -109,10 +112,6 @@ export class SendQueue {
       else for (const waiting of together) await this.#acceptTogether([waiting]);
     }
   }
-}
-
-function isLarge(send: Send): boolean {
-  return sizeOf(send.content) > MOST_OCTETS || recipientsOf(send) > MOST_RECIPIENTS;
 }
 
 function recipientsOf({ recipients, copies }: Send): number {

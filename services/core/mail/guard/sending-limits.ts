@@ -239,7 +239,7 @@ export interface BookingRequest {
  * @returns how many recipients go when, in order, or why it is refused
  */
 export function bookSend(counts: WindowCounts, request: BookingRequest): readonly Booking[] | LimitReached {
-  const { rules, recipients, now } = request;
+  const { rules, recipients, now, mostDaysAhead } = request;
   const full = findReached(counts, rules, now, recipients);
   if (full === undefined) return recipients === 0 ? [] : [{ at: null, count: recipients }];
   const refusing = rules.filter(({ over }) => over === "refuse");
@@ -263,7 +263,6 @@ export function bookSend(counts: WindowCounts, request: BookingRequest): readonl
   // More waits than is let wait: whoever sends it is told, and when that is over.
   if (bound === undefined) return { ...full, goesOnAt: tomorrow };
   const { rule, grain, allowed, mostAhead } = bound;
-  const { mostDaysAhead } = request;
   const hour = HOURS.find((one) => recipients <= mostAhead(mostDaysAhead, one));
   if (hour === undefined) return { rule, grain, allowed, goesOnAt: null, mostDaysAhead };
   return { ...full, goesOnAt: new Date(tomorrow.getTime() + hour * HOUR_MS) };
@@ -273,7 +272,7 @@ const HOURS = Array.from({ length: 24 }, (_, hour) => hour);
 
 /** Which rule bounds a day the most, and how many recipients go within some days from an hour on where nothing is counted yet. */
 interface Bound extends Omit<LimitReached, "goesOnAt" | "mostDaysAhead"> {
-  readonly mostAhead: (days: number, hour: number) => number;
+  readonly mostAhead: (days: number, from: number) => number;
 }
 
 /** @returns undefined where nothing stays as it is: a ramp allows more with time */
@@ -284,16 +283,16 @@ function tightestBound(rules: readonly LimitRule[]): Bound | undefined {
       const allowed = grain === "hour" ? rule.perHour : rule.perDay;
       return allowed === null ? [] : [{ rule, grain, allowed }];
     });
-    return bounds.reduce((tightest, bound) => (bound.allowed < tightest.allowed ? bound : tightest), bounds[0]!);
+    return bounds.toSorted((one, other) => one.allowed - other.allowed)[0];
   };
-  const [hour, day] = [least("hour"), least("day")] as readonly (ReturnType<typeof least> | undefined)[];
+  const [hour, day] = [least("hour"), least("day")];
   const inHours = (hours: number) => Math.min(hours * (hour?.allowed ?? Infinity), day?.allowed ?? Infinity);
   const bound = day !== undefined && day.allowed <= inHours(24) ? day : hour;
   return (
     bound && {
       ...bound,
       // Of the first day and of the one after the last there is a part each.
-      mostAhead: (days, hour) => (days - 1) * inHours(24) + inHours(24 - hour) + (hour === 0 ? 0 : inHours(hour)),
+      mostAhead: (days, from) => (days - 1) * inHours(24) + inHours(24 - from) + (from === 0 ? 0 : inHours(from)),
     }
   );
 }

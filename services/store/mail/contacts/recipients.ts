@@ -120,15 +120,10 @@ async function findOrAddContacts(
   }
   const rows = await queryRows<RecipientRow>(
     db,
-    `with given as materialized (select * from ${GIVEN_ADDRESSES}), known as materialized (
+    `with known as materialized (
        ${FIND_FEW_CONTACTS}
      ), added as (
-       insert into contacts (instance_id, email, email_key, domain_group_id, first_name, last_name)
-       select $1, email, email_key, domain_group_id, first_name, last_name from given
-       where email_key not in (select email_key from known)
-       order by email_key
-       on conflict (instance_id, email_key) do nothing
-       returning *
+       ${ADD_GIVEN} where email_key not in (select email_key from known) ${IN_ORDER} returning *
      )
      select ${RECIPIENT_COLUMNS} from (select * from known union all select * from added) as contact
      ${RECIPIENT_JOINS} ($7::bigint[])`,

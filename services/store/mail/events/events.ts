@@ -120,9 +120,7 @@ async function insertSpread(
   return byInstance(db, charges, (own) => queryRows<ChargedWindow>(db, chargeWindows(1), chargeValues(own)));
 }
 
-/**
- * What events that follow each other have in common stands once, as a series: all that a call sends are one.
- */
+/** What events that follow each other have in common stands once, as a series: all that a call sends are one. */
 function valuesOf(events: readonly NewEvent[]): unknown[] {
   const firsts: NewEvent[] = [];
   const series = events.map((event) => {
