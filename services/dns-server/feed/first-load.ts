@@ -2,18 +2,16 @@ import { Worker } from "node:worker_threads";
 import type pg from "pg";
 import { programFile, programRunner } from "../../platform/package-folder.ts";
 import type { TakeMessages } from "../../store/copy-out.ts";
-import { copyRecords } from "../../store/dns/published-zones.ts";
+import { copyRecords, readAlongIndexes } from "../../store/dns/published-zones.ts";
 import { selectionOf } from "../../store/dns/zone-selection.ts";
 import { copyPublishedZones, type ZoneScope } from "../../store/dns/zone-states.ts";
-import type { StoredNodes } from "../zone-database/node-store.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import type { FromImageThread, ToImageThread } from "./zone-image-messages.ts";
 import type { ZonePublisher } from "./zone-publisher.ts";
-import { WordSource, ZoneStreamReader } from "./zone-stream.ts";
 import { ZoneTakes } from "./zone-takes.ts";
 
 /** Zones whose rows are asked for at a time. */
-const ZONES_A_STEP = 1_000;
+const ZONES_A_STEP = 8_000;
 /** Rows are gathered to so many octets before they go to the thread: each message costs both sides the same. */
 const GATHERED_OCTETS = 1 << 17;
 /** What `mostWaitingOctets` is unless given. */
@@ -58,8 +56,6 @@ export async function loadFirst(ids: readonly number[], options: FirstLoadOption
 class FirstLoad {
   readonly #worker: Worker;
   readonly #options: FirstLoadOptions;
-  readonly #source = new WordSource(new Int32Array(0));
-  readonly #zones = new ZoneStreamReader(this.#source);
   readonly #takes: ZoneTakes;
   #gathered: Uint8Array = Buffer.allocUnsafeSlow(GATHERED_OCTETS);
   #gatheredOctets = 0;
@@ -80,6 +76,7 @@ class FirstLoad {
 
   async run(ids: readonly number[]): Promise<void> {
     const { client, scope, writer } = this.#options;
+    await readAlongIndexes(client);
     for (let first = 0; first < ids.length; first += ZONES_A_STEP) {
       const zones = selectionOf(ids.slice(first, first + ZONES_A_STEP));
       await copyPublishedZones(client, zones, scope, this.#gatherer("zones"));
@@ -125,25 +122,9 @@ class FirstLoad {
     return new Promise((resolve) => this.#waiters.push(resolve));
   }
 
-  #takeZones(words: Int32Array): void {
-    this.#source.begin(words, words.length);
-    while (!this.#source.isEmpty) {
-      if (!this.#zones.isInZone) this.#takes.begin(this.#zones.nextZone()!);
-      else this.#takeRest();
-    }
-  }
-
-  /** The next part of the zone at hand, or what is behind its last. */
-  #takeRest(): void {
-    let part: StoredNodes | undefined;
-    try {
-      part = this.#zones.nextPart();
-    } catch (error) {
-      this.#takes.giveUp(error);
-      return;
-    }
-    if (part === undefined) this.#takes.end();
-    else this.#takes.take(part);
+  #takeZones(chunk: Int32Array): void {
+    this.#takes.begin(chunk);
+    while (this.#takes.takeNext());
   }
 
   #gatherer(kind: RowKind): TakeMessages {

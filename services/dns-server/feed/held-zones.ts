@@ -1,4 +1,5 @@
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
+import { ZoneReferences } from "./zone-references.ts";
 
 /** A zone that the zone database holds. */
 export interface HeldZone {
@@ -12,7 +13,7 @@ export interface HeldZone {
  */
 export class HeldZones {
   readonly #writer: ZoneDatabaseWriter;
-  readonly #references = new Map<number, number>();
+  readonly #references = new ZoneReferences();
 
   constructor(writer: ZoneDatabaseWriter) {
     this.#writer = writer;
@@ -23,22 +24,22 @@ export class HeldZones {
   }
 
   has(id: number): boolean {
-    return this.#references.has(id);
+    return this.#references.get(id) !== 0;
   }
 
   get(id: number): HeldZone | undefined {
     const reference = this.#references.get(id);
-    if (reference === undefined) return undefined;
+    if (reference === 0) return undefined;
     return { apex: this.#writer.apexOf(reference), version: this.#writer.versionOf(reference) };
   }
 
   versionOf(id: number): number | undefined {
     const reference = this.#references.get(id);
-    return reference === undefined ? undefined : this.#writer.versionOf(reference);
+    return reference === 0 ? undefined : this.#writer.versionOf(reference);
   }
 
   ids(): Iterable<number> {
-    return this.#references.keys();
+    return this.#references.ids();
   }
 
   /**
@@ -52,7 +53,7 @@ export class HeldZones {
 
   /** Notes that all zones are of a version. */
   setAll(version: number): void {
-    for (const reference of this.#references.values()) this.#writer.setVersion(reference, version);
+    for (const id of this.#references.ids()) this.#writer.setVersion(this.#references.get(id), version);
   }
 
   /** @returns whether it was there */

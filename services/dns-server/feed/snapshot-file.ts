@@ -1,33 +1,36 @@
-import { createHash, type Hash } from "node:crypto";
-import { closeSync, fsync, openSync, readSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
+import { createHash, type Hash, webcrypto } from "node:crypto";
+import { closeSync, fsync, openSync, renameSync, rmSync, writeSync } from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
-import type { StoredNodes } from "../zone-database/node-store.ts";
-import { type SnapshotZone, WordSource, ZoneStreamReader, ZoneStreamWriter } from "./zone-stream.ts";
+import { type SnapshotZone, WordSource, ZoneStreamWriter } from "./zone-stream.ts";
 
 const synchronise = promisify(fsync);
 
 /**
- * The snapshot file: a head, zones, an end. All but the magic and the format is of 32-bit words in the machine's own order,
- * so that images lie as they do in memory.
+ * The snapshot file: what kind it is, chunks, an end. All but the magic and the format is of 32-bit words in the machine's own
+ * order, so that images lie as they do in memory.
  *
- *     head   "PALOMAR ZONES" 0A, format (big-endian, in 4 octets), 01020304 as this machine writes it, 0000, written at
- *            (ms): number, incarnation: text, transfer access, sealed: text
- *     zone   as zone-stream.ts has it
- *     end    0, number of zones, nodes of all images, SHA-256 of all octets before
+ *     kind   "PALOMAR ZONES" 0A, format (big-endian, in 4 octets), 01020304 as this machine writes it, 0000
+ *     chunk  the first: written at (ms): number, incarnation: text, transfer access, sealed: text; all others have zones, as
+ *            zone-stream.ts has them
+ *     end    of each chunk its octets and their SHA-256; then the number of chunks, of zones, nodes of all images, SHA-256 of
+ *            the kind and of the end so far
  *
  * A number is two words, the higher one first. A text is its length and its octets, padded to a word; an empty one stands for none.
  */
 const MAGIC = Buffer.from("PALOMAR ZONES\n", "latin1");
 /** To be counted up with every change of what images have (zone-database/layout.ts, size-class.ts). */
-const FORMAT = 5;
+const FORMAT = 6;
 const BYTE_ORDER = Buffer.from(Uint32Array.of(0x01020304).buffer);
-/** Octets of the magic, the format and the order of octets, padded to a word. */
+/** Octets of the kind, padded to a word. */
 const KIND_OCTETS = 24;
-/** Where a zone would begin. */
-const END = 0;
 const DIGEST_OCTETS = 32;
-const CHUNK_OCTETS = 1 << 20;
+/** What the end has of a chunk, in octets. */
+const CHUNK_ENTRY_OCTETS = 4 + DIGEST_OCTETS;
+/** The end's last octets, which say how long it is. */
+const COUNTS_OCTETS = 3 * 4;
+const TAIL_OCTETS = COUNTS_OCTETS + DIGEST_OCTETS;
 
 export interface SnapshotHead {
   readonly writtenAtMs: number;
@@ -46,8 +49,10 @@ export class SnapshotWriter {
   readonly #draft: string;
   readonly #descriptor: number;
   #isOpen = true;
+  /** Of the kind, and at last of the end. */
   readonly #hash: Hash = createHash("sha256");
-  readonly #zones = new ZoneStreamWriter((octets) => this.#put(octets));
+  readonly #chunks: Buffer[] = [];
+  readonly #zones = new ZoneStreamWriter((octets) => this.#putChunk(octets));
 
   constructor(file: string, { writtenAtMs, incarnation, access = "" }: SnapshotHead) {
     this.#file = file;
@@ -57,10 +62,13 @@ export class SnapshotWriter {
     MAGIC.copy(kind);
     kind.writeUInt32BE(FORMAT, MAGIC.length);
     BYTE_ORDER.copy(kind, MAGIC.length + 4);
-    this.#zones.octets(kind);
-    this.#zones.number(writtenAtMs);
-    this.#zones.text(Buffer.from(incarnation, "utf8"));
-    this.#zones.text(Buffer.from(access, "utf8"));
+    this.#hash.update(kind);
+    this.#put(kind);
+    const head = new ZoneStreamWriter();
+    head.number(writtenAtMs);
+    head.text(Buffer.from(incarnation, "utf8"));
+    head.text(Buffer.from(access, "utf8"));
+    this.#putChunk(head.take());
   }
 
   beginZone(zone: SnapshotZone): void {
@@ -78,11 +86,12 @@ export class SnapshotWriter {
 
   /** Ends the file and puts it in the place of the one before. @param nodes that all images have */
   async finish(nodes: number): Promise<void> {
-    this.#zones.word(END);
-    this.#zones.word(this.#zones.zones);
-    this.#zones.word(nodes);
-    this.#put(this.#zones.take());
-    writeSync(this.#descriptor, this.#hash.digest());
+    const rest = this.#zones.take();
+    if (rest.length > 0) this.#putChunk(rest);
+    const counts = Int32Array.of(this.#chunks.length, this.#zones.zones, nodes);
+    const end = Buffer.concat([...this.#chunks, Buffer.from(counts.buffer)]);
+    this.#put(end);
+    this.#put(this.#hash.update(end).digest());
     await synchronise(this.#descriptor);
     this.#close();
     renameSync(this.#draft, this.#file);
@@ -104,111 +113,150 @@ export class SnapshotWriter {
     closeSync(this.#descriptor);
   }
 
+  #putChunk(octets: Uint8Array): void {
+    const length = Buffer.from(Int32Array.of(octets.length).buffer);
+    this.#chunks.push(Buffer.concat([length, createHash("sha256").update(octets).digest()]));
+    this.#put(octets);
+  }
+
   #put(octets: Uint8Array): void {
-    this.#hash.update(octets);
     for (let from = 0; from < octets.length; ) from += writeSync(this.#descriptor, octets, from);
   }
 }
 
+/** A chunk of a file, as its end has it. */
+interface Chunk {
+  readonly position: number;
+  readonly octets: number;
+  readonly digest: Buffer;
+}
+
 /**
- * Reads a file, its checksum first, so that nothing of a damaged one is believed. There may be millions of zones, so that
- * little is made for each.
+ * Reads a file. Of each chunk the checksum is looked at before anything of it is given to anybody; while one is worked on
+ * the next is read and checked on other threads.
  */
 export class SnapshotReader {
   readonly head: SnapshotHead;
   /** How much there is: octets of the file, zones, and nodes of their images. */
   readonly size: { readonly octets: number; readonly zones: number; readonly nodes: number };
-  readonly #descriptor: number;
-  readonly #source: FileSource;
-  readonly #zones: ZoneStreamReader;
+  readonly #handle: FileHandle;
+  readonly #file: string;
+  readonly #chunks: readonly Chunk[];
+
+  private constructor(file: string, handle: FileHandle, end: End, head: SnapshotHead) {
+    this.#file = file;
+    this.#handle = handle;
+    this.#chunks = end.chunks;
+    this.size = end.size;
+    this.head = head;
+  }
 
   /** @throws ENOENT when there is none; an Error that says so when it is damaged or of another format */
-  constructor(file: string) {
-    this.#descriptor = openSync(file, "r");
+  static async open(file: string): Promise<SnapshotReader> {
+    const handle = await open(file, "r");
     try {
-      const octets = verify(this.#descriptor, file);
-      const counts = new Int32Array(2);
-      this.#source = new FileSource(this.#descriptor);
-      this.#zones = new ZoneStreamReader(this.#source);
-      this.head = this.#readHead(file);
-      readSync(this.#descriptor, counts, 0, counts.byteLength, octets - counts.byteLength);
-      this.size = { octets, zones: counts[0]!, nodes: counts[1]! };
+      const end = await readEnd(handle, file);
+      const [first] = end.chunks;
+      if (first === undefined) throw damaged(file);
+      const source = new WordSource(await readChunk(handle, file, first, new Int32Array(first.octets >> 2)));
+      const text = () => Buffer.from(source.text()).toString("utf8");
+      const head = { writtenAtMs: source.number(), incarnation: text(), access: text() || undefined };
+      return new SnapshotReader(file, handle, end, head);
     } catch (error) {
-      this.close();
+      await handle.close();
       throw error;
     }
   }
 
-  close(): void {
-    closeSync(this.#descriptor);
+  close(): Promise<void> {
+    return this.#handle.close();
   }
 
-  /** Goes on to the next zone, over what is left of the one at hand; undefined behind the last. */
-  nextZone(): SnapshotZone | undefined {
-    return this.#zones.nextZone();
-  }
-
-  /** The next part of the image of the zone at hand, valid until the next one; undefined behind the last. */
-  nextPart(): StoredNodes | undefined {
-    return this.#zones.nextPart();
-  }
-
-  #readHead(file: string): SnapshotHead {
-    const source = this.#source;
-    const kind = Buffer.from(source.octets(KIND_OCTETS));
-    if (!kind.subarray(0, MAGIC.length).equals(MAGIC)) throw new Error(`${file} is no snapshot`);
-    const format = kind.readUInt32BE(MAGIC.length);
-    if (format !== FORMAT) throw new Error(`${file} has format ${format}, and this version reads format ${FORMAT}`);
-    const order = kind.subarray(MAGIC.length + 4, MAGIC.length + 4 + BYTE_ORDER.length);
-    if (!order.equals(BYTE_ORDER)) throw new Error(`${file} is of a machine of another kind`);
-    const text = () => Buffer.from(source.text()).toString("utf8");
-    return { writtenAtMs: source.number(), incarnation: text(), access: text() || undefined };
-  }
-}
-
-/** @returns how many octets the checksum is of */
-function verify(descriptor: number, file: string): number {
-  const size = statSync(file).size;
-  const hash = createHash("sha256");
-  const chunk = Buffer.allocUnsafe(CHUNK_OCTETS);
-  let position = 0;
-  for (const end = size - DIGEST_OCTETS; position < end; ) {
-    const octets = readSync(descriptor, chunk, 0, Math.min(CHUNK_OCTETS, end - position), position);
-    if (octets === 0) break;
-    hash.update(chunk.subarray(0, octets));
-    position += octets;
-  }
-  const stored = Buffer.alloc(DIGEST_OCTETS);
-  readSync(descriptor, stored, 0, DIGEST_OCTETS, position);
-  if (!hash.digest().equals(stored)) throw new Error(`${file} is damaged: its checksum does not match`);
-  return position;
-}
-
-/** Words of a file, in order. */
-class FileSource extends WordSource {
-  readonly #descriptor: number;
-  /** In the file, in octets. */
-  #position = 0;
-
-  constructor(descriptor: number) {
-    super(new Int32Array(CHUNK_OCTETS / 4), 0);
-    this.#descriptor = descriptor;
-  }
-
-  protected override fill(count: number): void {
-    const left = this.words.subarray(this.start, this.end);
-    const words = count > this.words.length ? new Int32Array(count) : this.words;
-    words.set(left);
-    const target = new Uint8Array(words.buffer);
-    let octets = left.length * 4;
-    while (octets < count * 4) {
-      const read = readSync(this.#descriptor, target, octets, target.length - octets, this.#position);
-      if (read === 0) throw new Error("the snapshot ends early");
-      octets += read;
-      this.#position += read;
+  /** The chunks that have zones, each valid until the next is asked for. @throws where one is damaged */
+  async *chunks(): AsyncGenerator<Int32Array> {
+    const chunks = this.#chunks.slice(1);
+    const words = chunks.reduce((most, { octets }) => Math.max(most, octets >> 2), 0);
+    // The one at hand, and the next.
+    const buffers = [new Int32Array(words), new Int32Array(words)];
+    const begin = (index: number) => {
+      const chunk = chunks[index];
+      const reading = chunk && readChunk(this.#handle, this.#file, chunk, buffers[index % 2]!);
+      // Nobody may come to ask for it.
+      reading?.catch(() => {});
+      return reading;
+    };
+    let next = begin(0);
+    for (let index = 1; next !== undefined; index += 1) {
+      const chunk: Int32Array = await next;
+      next = begin(index);
+      yield chunk;
     }
-    // Where only a part of a word has come it is read again.
-    this.#position -= octets & 3;
-    this.begin(words, octets >> 2);
   }
+}
+
+type End = Pick<SnapshotReader, "size"> & { readonly chunks: readonly Chunk[] };
+
+/** Reads what there is in a file, and whether it is one of ours. */
+async function readEnd(handle: FileHandle, file: string): Promise<End> {
+  const { size } = await handle.stat();
+  const kind = await readOctets(handle, file, 0, Math.min(size, KIND_OCTETS));
+  checkKind(kind, file);
+  const tail = await readOctets(handle, file, size - TAIL_OCTETS, TAIL_OCTETS);
+  const [count, zones, nodes] = new Int32Array(tail.buffer, tail.byteOffset, COUNTS_OCTETS / 4) as unknown as Counts;
+  const entriesOctets = count * CHUNK_ENTRY_OCTETS;
+  const start = size - TAIL_OCTETS - entriesOctets;
+  if (count < 0 || start < KIND_OCTETS) throw damaged(file);
+  const entries = await readOctets(handle, file, start, entriesOctets);
+  const hash = createHash("sha256").update(kind).update(entries).update(tail.subarray(0, COUNTS_OCTETS));
+  if (!hash.digest().equals(tail.subarray(COUNTS_OCTETS))) throw damaged(file);
+  let position = KIND_OCTETS;
+  const chunks = Array.from({ length: count }, (_, index): Chunk => {
+    const entry = entries.subarray(index * CHUNK_ENTRY_OCTETS, (index + 1) * CHUNK_ENTRY_OCTETS);
+    const octets = new Int32Array(entry.buffer, entry.byteOffset, 1)[0]!;
+    position += octets;
+    return { position: position - octets, octets, digest: entry.subarray(4) };
+  });
+  if (position !== start) throw damaged(file);
+  return { chunks, size: { octets: size, zones, nodes } };
+}
+
+type Counts = readonly [chunks: number, zones: number, nodes: number];
+
+function checkKind(kind: Buffer, file: string): void {
+  if (!kind.subarray(0, MAGIC.length).equals(MAGIC)) throw new Error(`${file} is no snapshot`);
+  if (kind.length < KIND_OCTETS) throw damaged(file);
+  const format = kind.readUInt32BE(MAGIC.length);
+  if (format !== FORMAT) throw new Error(`${file} has format ${format}, and this version reads format ${FORMAT}`);
+  const order = kind.subarray(MAGIC.length + 4, MAGIC.length + 4 + BYTE_ORDER.length);
+  if (!order.equals(BYTE_ORDER)) throw new Error(`${file} is of a machine of another kind`);
+}
+
+/** @returns the words of a chunk, at the beginning of `buffer` */
+async function readChunk(handle: FileHandle, file: string, chunk: Chunk, buffer: Int32Array): Promise<Int32Array> {
+  const words = buffer.subarray(0, chunk.octets >> 2);
+  const octets = new Uint8Array(words.buffer, 0, words.byteLength);
+  await fill(handle, file, octets, chunk.position);
+  const digest = Buffer.from(await webcrypto.subtle.digest("SHA-256", octets));
+  if (!digest.equals(chunk.digest)) throw damaged(file);
+  return words;
+}
+
+async function readOctets(handle: FileHandle, file: string, position: number, length: number): Promise<Buffer> {
+  if (position < 0) throw damaged(file);
+  // Its own, so that words begin where words do.
+  const octets = Buffer.allocUnsafeSlow(length);
+  await fill(handle, file, octets, position);
+  return octets;
+}
+
+async function fill(handle: FileHandle, file: string, octets: Uint8Array, position: number): Promise<void> {
+  for (let done = 0; done < octets.length; ) {
+    const { bytesRead } = await handle.read(octets, done, octets.length - done, position + done);
+    if (bytesRead === 0) throw damaged(file);
+    done += bytesRead;
+  }
+}
+
+function damaged(file: string): Error {
+  return new Error(`${file} is damaged: its checksum does not match`);
 }

@@ -7,6 +7,7 @@ import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import { ZoneImageMaker } from "../zone-database/zone-image.ts";
 import { type SnapshotHead, SnapshotReader, SnapshotWriter } from "./snapshot-file.ts";
 import type { ZonePublisher } from "./zone-publisher.ts";
+import { type SnapshotZone, ZoneStreamReader } from "./zone-stream.ts";
 import { ZoneTakes } from "./zone-takes.ts";
 
 /** Between two files, while zones change. */
@@ -73,7 +74,7 @@ export class ZoneDatabaseSnapshot {
     const started = performance.now();
     try {
       const { head } = await this.#loadZones();
-      const smaller = publisher.leftOut.length > 0 ? publisher.makeRoomForSmaller(this.#measure()) : undefined;
+      const smaller = publisher.leftOut.length > 0 ? publisher.makeRoomForSmaller(await this.#measure()) : undefined;
       if (smaller !== undefined && smaller.size > 0) await this.#loadZones(smaller);
       const ageSeconds = this.#ageSecondsOf(head);
       if (head.access !== undefined) access.restore(head.access);
@@ -82,6 +83,8 @@ export class ZoneDatabaseSnapshot {
       observe({ kind: "zones-from-snapshot", level: "warn", zones: writer.zoneCount, ageSeconds, ms });
       return true;
     } catch (err) {
+      // Nothing is kept of a file of which a part is damaged.
+      publisher.withdrawAll();
       if ((err as NodeJS.ErrnoException).code !== "ENOENT")
         observe({ kind: "snapshot-unreadable", level: "error", err });
       return false;
@@ -92,16 +95,24 @@ export class ZoneDatabaseSnapshot {
     return Math.max(0, Math.round((this.#options.nowMs() - writtenAtMs) / 1000));
   }
 
-  /** @param only the zones to load; all where it is not given */
+  /** Loads zones, and notes those that do not fit. @param only the zones to load; all where it is not given */
   async #loadZones(only?: ReadonlySet<number>): Promise<SnapshotReader> {
-    const snapshot = new SnapshotReader(this.#options.file);
+    const { file, writer, publisher } = this.#options;
+    const snapshot = await SnapshotReader.open(file);
+    const ageSeconds = this.#ageSecondsOf(snapshot.head);
+    const isWanted = (zone: SnapshotZone) => this.#isUsable(zone, ageSeconds) && only?.has(zone.id) !== false;
+    const takes = new ZoneTakes(writer, publisher, isWanted);
     const pause = makePause();
     try {
-      this.#options.publisher.follow(snapshot.head.incarnation);
+      publisher.follow(snapshot.head.incarnation);
       if (only === undefined) this.#makeTables(snapshot);
-      for (const _part of this.#loading(snapshot, only)) if (pause.isDue()) await pause.take();
+      for await (const chunk of snapshot.chunks()) {
+        takes.begin(chunk);
+        while (takes.takeNext()) if (pause.isDue()) await pause.take();
+      }
     } finally {
-      snapshot.close();
+      takes.discard();
+      await snapshot.close();
     }
     return snapshot;
   }
@@ -112,43 +123,30 @@ export class ZoneDatabaseSnapshot {
     if (size.octets * 2 < writer.leftOctetsForMany({ zoneOctets: Number.POSITIVE_INFINITY })) writer.expect(size);
   }
 
-  /** Loads zones, and notes those that do not fit. Yields after each part of one. */
-  *#loading(snapshot: SnapshotReader, only?: ReadonlySet<number>): Generator<void> {
-    const { writer, publisher } = this.#options;
-    const ageSeconds = this.#ageSecondsOf(snapshot.head);
-    const takes = new ZoneTakes(writer, publisher);
-    try {
-      for (let kept = snapshot.nextZone(); kept !== undefined; kept = snapshot.nextZone()) {
-        if (!this.#isUsable(kept, ageSeconds) || only?.has(kept.id) === false) {
-          yield;
-          continue;
-        }
-        takes.begin(kept);
-        for (let part = snapshot.nextPart(); part !== undefined; part = snapshot.nextPart()) {
-          takes.take(part);
-          yield;
-        }
-        takes.end();
-      }
-    } finally {
-      takes.discard();
-    }
-  }
-
   #isUsable({ resellerId, expireSeconds }: ZoneSummary, ageSeconds: number): boolean {
     return this.#options.publisher.isInScope(resellerId) && ageSeconds <= expireSeconds;
   }
 
   /** What each zone of the file needs in the zone database. */
-  #measure(): Map<ZoneSummary, number> {
+  async #measure(): Promise<Map<ZoneSummary, number>> {
     const sizes = new Map<ZoneSummary, number>();
-    const snapshot = new SnapshotReader(this.#options.file);
+    const snapshot = await SnapshotReader.open(this.#options.file);
     const ageSeconds = this.#ageSecondsOf(snapshot.head);
+    const zones = new ZoneStreamReader();
     try {
-      for (let zone = snapshot.nextZone(); zone !== undefined; zone = snapshot.nextZone())
-        if (this.#isUsable(zone, ageSeconds)) sizes.set(zone, zone.octets);
+      for await (const chunk of snapshot.chunks()) {
+        zones.begin(chunk);
+        while (!zones.isEmpty) {
+          if (zones.isInZone) {
+            zones.nextPart();
+            continue;
+          }
+          const zone = zones.nextZone();
+          if (this.#isUsable(zone, ageSeconds)) sizes.set(zone, zone.octets);
+        }
+      }
     } finally {
-      snapshot.close();
+      await snapshot.close();
     }
     return sizes;
   }

@@ -4,7 +4,8 @@ import type { StoredNodes } from "../zone-database/node-store.ts";
 import { CorruptRecordError } from "../zone-database/stored-rrset.ts";
 
 /**
- * Zones one after another, as the snapshot file has them and as they come from the thread that makes images (zone-image-thread.ts):
+ * Zones one after another, as the snapshot file has them and as they come from the thread that makes images (zone-image-thread.ts),
+ * in chunks of which none ends within what is said of a zone, nor within a part of its image:
  *
  *     zone   1, id: number, version: number, restricted, TTL of negative answers, EXPIRE, octets that its names take,
  *            reseller: -1 for that of the zone before, or text; apex: text, the parts of its image
@@ -18,8 +19,10 @@ const ZONE = 1;
 const PARTS_END = 0;
 const FAULT = -1;
 const SAME_RESELLER = -1;
-/** What a writer has room for before it is emptied, or grows. */
-const BUFFER_OCTETS = 1 << 20;
+/** A chunk has no more words, unless one part has. */
+const CHUNK_WORDS = 1 << 18;
+/** Of what is said of a zone, texts aside. */
+const HEAD_WORDS = 11;
 
 /** What is said of a zone beside its content. */
 export interface SnapshotZone extends ZoneSummary {
@@ -31,21 +34,24 @@ export interface SnapshotZone extends ZoneSummary {
 export class ZoneStreamWriter {
   /** Zones so far. */
   zones = 0;
-  readonly #onFull: ((octets: Uint8Array) => void) | undefined;
-  #words = new Int32Array(BUFFER_OCTETS / 4);
+  readonly #onChunk: ((octets: Uint8Array) => void) | undefined;
+  #words = new Int32Array(CHUNK_WORDS);
   #octets = new Uint8Array(this.#words.buffer);
   /** Words in use. */
   #length = 0;
   /** Of the zone before. */
   #resellerId: string | null = null;
 
-  /** @param onFull takes what is there when there is no room for more; without it the room grows */
-  constructor(onFull?: (octets: Uint8Array) => void) {
-    this.#onFull = onFull;
+  /** @param onChunk takes a chunk that is full; without it there is one, however large */
+  constructor(onChunk?: (octets: Uint8Array) => void) {
+    this.#onChunk = onChunk;
   }
 
   /** @param octets what its names take in the zone database; 0 where that is not known yet */
   beginZone(zone: ZoneSummary, octets: number): void {
+    const isOfSame = zone.resellerId === this.#resellerId;
+    const reseller = isOfSame ? NO_OCTETS : Buffer.from(zone.resellerId ?? "", "utf8");
+    this.#reserve(HEAD_WORDS + wordsOf(reseller.length) + wordsOf(zone.apex.length));
     this.word(ZONE);
     this.number(zone.id);
     this.number(zone.version);
@@ -53,8 +59,8 @@ export class ZoneStreamWriter {
     this.word(zone.negativeTtlSeconds);
     this.word(zone.expireSeconds);
     this.word(octets);
-    if (zone.resellerId === this.#resellerId) this.word(SAME_RESELLER);
-    else this.text(Buffer.from(zone.resellerId ?? "", "utf8"));
+    if (isOfSame) this.word(SAME_RESELLER);
+    else this.text(reseller);
     this.#resellerId = zone.resellerId;
     this.text(zone.apex);
     this.zones += 1;
@@ -108,9 +114,9 @@ export class ZoneStreamWriter {
     return taken;
   }
 
+  /** Makes room for words that belong together. */
   #reserve(words: number): void {
-    if (this.#length + words <= this.#words.length) return;
-    this.#onFull?.(this.take());
+    if (this.#length > 0 && this.#length + words > CHUNK_WORDS) this.#onChunk?.(this.take());
     if (this.#length + words <= this.#words.length) return;
     const larger = new Int32Array(Math.max(2 * this.#words.length, this.#length + words));
     larger.set(this.#words.subarray(0, this.#length));
@@ -119,30 +125,27 @@ export class ZoneStreamWriter {
   }
 }
 
-/** Words in order: those of `words` from `start` to `end`, and what `fill` has more. */
+/** The words of a chunk, in order. */
 export class WordSource {
   words: Int32Array;
-  protected start = 0;
-  protected end: number;
+  #position = 0;
   #octets: Uint8Array;
 
-  constructor(words: Int32Array, end = words.length) {
+  constructor(words: Int32Array) {
     this.words = words;
-    this.end = end;
     this.#octets = new Uint8Array(words.buffer, words.byteOffset, words.byteLength);
   }
 
-  /** Whether nothing of `words` is left. */
+  /** Whether nothing of it is left. */
   get isEmpty(): boolean {
-    return this.start === this.end;
+    return this.#position === this.words.length;
   }
 
-  /** Begins anew with other words. */
-  begin(words: Int32Array, end: number): void {
+  /** Begins with another chunk. */
+  begin(words: Int32Array): void {
     this.words = words;
     this.#octets = new Uint8Array(words.buffer, words.byteOffset, words.byteLength);
-    this.start = 0;
-    this.end = end;
+    this.#position = 0;
   }
 
   word(): number {
@@ -171,42 +174,42 @@ export class WordSource {
     return copy;
   }
 
-  /** Takes the next words. @returns where they are in `words`, until the next call */
+  /** Takes the next words. @returns where they begin in `words` */
   take(count: number): number {
-    if (this.end - this.start < count) this.fill(count);
-    const { start } = this;
-    this.start += count;
+    const start = this.#position;
+    if (start + count > this.words.length) throw new Error("zones end early");
+    this.#position = start + count;
     return start;
-  }
-
-  /** Makes so many words be there. */
-  protected fill(_count: number): void {
-    throw new Error("zones end early");
   }
 }
 
-/** Reads zones. There may be millions of them, so that little is made for each. */
+/** Reads zones, chunk by chunk. There may be millions of them, so that little is made for each. */
 export class ZoneStreamReader {
-  readonly #source: WordSource;
+  readonly #source = new WordSource(new Int32Array(0));
   readonly #part: { words: Int32Array; start: number; end: number } = { words: new Int32Array(0), start: 0, end: 0 };
   #isInZone = false;
   /** Of the zone before. */
   #resellerId: string | null = null;
 
-  constructor(source: WordSource) {
-    this.#source = source;
+  /** Begins with the next chunk. */
+  begin(words: Int32Array): void {
+    this.#source.begin(words);
   }
 
-  /** Whether parts of a zone are to come. */
+  /** Whether nothing is left of the chunk at hand. */
+  get isEmpty(): boolean {
+    return this.#source.isEmpty;
+  }
+
+  /** Whether what comes next is of the zone at hand. */
   get isInZone(): boolean {
     return this.#isInZone;
   }
 
-  /** Goes on to the next zone, over what is left of the one at hand; undefined behind the last. */
-  nextZone(): SnapshotZone | undefined {
+  /** The next zone, where one begins; it is to be read to its end. */
+  nextZone(): SnapshotZone {
     const source = this.#source;
-    while (this.#isInZone) this.nextPart();
-    if (source.word() !== ZONE) return undefined;
+    if (source.word() !== ZONE) throw new Error("what is no zone stands where one begins");
     this.#isInZone = true;
     return {
       id: source.number(),
@@ -245,3 +248,5 @@ export class ZoneStreamReader {
     return this.#resellerId;
   }
 }
+
+const NO_OCTETS: Uint8Array = new Uint8Array(0);

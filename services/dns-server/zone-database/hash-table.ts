@@ -17,7 +17,11 @@ export class HashTable {
   /** Word index of the first shard's reference. */
   readonly #shards: number;
   readonly #shardBits: number;
-  /** Entries and tombstones of each shard. */
+  /** Of each shard, beside what the memory has of it, so that to add an entry touches nothing but its slot: where it is, */
+  readonly #tables: Int32Array;
+  /** its slots less one, */
+  readonly #masks: Int32Array;
+  /** its entries and tombstones. */
   readonly #entries: Uint32Array;
   readonly #tombstones: Uint32Array;
 
@@ -26,10 +30,14 @@ export class HashTable {
     this.#arena = arena;
     this.#shards = place.shards;
     this.#shardBits = place.shardBits;
+    this.#tables = new Int32Array(1 << place.shardBits);
+    this.#masks = new Int32Array(1 << place.shardBits);
     this.#entries = new Uint32Array(1 << place.shardBits);
     this.#tombstones = new Uint32Array(1 << place.shardBits);
     for (let shard = 0; shard < 1 << place.shardBits; shard += 1) {
-      memory.words[place.shards + shard] = this.#newShard(FIRST_SLOTS);
+      this.#tables[shard] = this.#newShard(FIRST_SLOTS);
+      this.#masks[shard] = FIRST_SLOTS - 1;
+      memory.words[place.shards + shard] = this.#tables[shard]!;
     }
   }
 
@@ -39,7 +47,7 @@ export class HashTable {
    */
   makeRoom(hash: number): void {
     const shard = hash >>> (32 - this.#shardBits);
-    const slots = this.#memory.words[(this.#table(shard) >> 2) + TABLE.MASK]! + 1;
+    const slots = this.#masks[shard]! + 1;
     if (this.#entries[shard]! + this.#tombstones[shard]! + 1 <= slots * MAX_FILL) return;
     // Twice the size when it is more than half full of entries.
     this.#remake(shard, this.#entries[shard]! > (slots * MAX_FILL) / 2 ? slots * 2 : slots);
@@ -54,14 +62,14 @@ export class HashTable {
     // Shards differ by the root of what they have: for nearly all of them three times that is enough.
     const slots = 2 ** Math.ceil(Math.log2((most + 3 * Math.sqrt(most)) / MAX_FILL));
     for (let shard = 0; shard < 1 << this.#shardBits; shard += 1) {
-      if (this.#memory.words[(this.#table(shard) >> 2) + TABLE.MASK]! + 1 < slots) this.#remake(shard, slots);
+      if (this.#masks[shard]! + 1 < slots) this.#remake(shard, slots);
     }
   }
 
   /** Adds an entry that is not there yet, after `makeRoom`. */
   insert(hash: number, reference: number): void {
     const shard = hash >>> (32 - this.#shardBits);
-    const slot = this.#freeSlot(this.#table(shard), hash);
+    const slot = this.#freeSlot(shard, hash);
     if (this.#memory.words[slot] === TOMBSTONE) this.#tombstones[shard]! -= 1;
     this.#entries[shard]! += 1;
     this.#fill(slot, hash, reference);
@@ -79,10 +87,6 @@ export class HashTable {
     this.#tombstones[shard]! += 1;
   }
 
-  #table(shard: number): number {
-    return this.#memory.words[this.#shards + shard]!;
-  }
-
   #newShard(slots: number): number {
     const size = this.#arena.blockSize((TABLE.SLOTS + slots * TABLE.SLOT_WORDS) * 4);
     const table = this.#arena.allocate(size);
@@ -95,19 +99,20 @@ export class HashTable {
 
   /** Copies a shard without its tombstones to one of so many slots. */
   #remake(shard: number, newSlots: number): void {
-    const old = this.#table(shard);
-    const slots = this.#memory.words[(old >> 2) + TABLE.MASK]! + 1;
-    const table = this.#newShard(newSlots);
+    const old = this.#tables[shard]!;
+    const slots = this.#masks[shard]! + 1;
+    this.#tables[shard] = this.#newShard(newSlots);
+    this.#masks[shard] = newSlots - 1;
     const words = this.#memory.words;
     const firstSlot = (old >> 2) + TABLE.SLOTS;
     for (let slot = firstSlot; slot < firstSlot + slots * TABLE.SLOT_WORDS; slot += TABLE.SLOT_WORDS) {
       const reference = words[slot]!;
       if (reference <= TOMBSTONE) continue;
       const hash = words[slot + 1]!;
-      this.#fill(this.#freeSlot(table, hash), hash, reference);
+      this.#fill(this.#freeSlot(shard, hash), hash, reference);
     }
     this.#tombstones[shard] = 0;
-    Atomics.store(words, this.#shards + shard, table);
+    Atomics.store(words, this.#shards + shard, this.#tables[shard]!);
     this.#arena.retire(old, words[(old >> 2) + TABLE.SIZE]!);
   }
 
@@ -117,11 +122,12 @@ export class HashTable {
     Atomics.store(this.#memory.words, slot, reference);
   }
 
-  #freeSlot(table: number, hash: number): number {
+  #freeSlot(shard: number, hash: number): number {
     const { words } = this.#memory;
-    const mask = words[(table >> 2) + TABLE.MASK]!;
+    const mask = this.#masks[shard]!;
+    const firstSlot = (this.#tables[shard]! >> 2) + TABLE.SLOTS;
     for (let index = hash & mask; ; index = (index + 1) & mask) {
-      const slot = (table >> 2) + TABLE.SLOTS + index * TABLE.SLOT_WORDS;
+      const slot = firstSlot + index * TABLE.SLOT_WORDS;
       if (words[slot]! <= TOMBSTONE) return slot;
     }
   }
@@ -129,10 +135,11 @@ export class HashTable {
   /** @throws when the reference is not there: a bug of the writer */
   #slotOf(hash: number, reference: number): number {
     const { words } = this.#memory;
-    const table = this.#table(hash >>> (32 - this.#shardBits)) >> 2;
-    const mask = words[table + TABLE.MASK]!;
+    const shard = hash >>> (32 - this.#shardBits);
+    const mask = this.#masks[shard]!;
+    const firstSlot = (this.#tables[shard]! >> 2) + TABLE.SLOTS;
     for (let index = hash & mask; ; index = (index + 1) & mask) {
-      const slot = table + TABLE.SLOTS + index * TABLE.SLOT_WORDS;
+      const slot = firstSlot + index * TABLE.SLOT_WORDS;
       if (words[slot] === reference) return slot;
       if (words[slot] === 0) throw new Error(`the zone database's table has no reference ${reference}`);
     }

@@ -20,7 +20,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "rolldown";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { SnapshotReader, SnapshotWriter } from "../../../../services/dns-server/feed/snapshot-file.ts";
-import type { SnapshotZone } from "../../../../services/dns-server/feed/zone-stream.ts";
+import { type SnapshotZone, ZoneStreamReader } from "../../../../services/dns-server/feed/zone-stream.ts";
 
 let folder: string;
 let file: string;
@@ -72,27 +72,30 @@ function summary({ parts, ...zone }: KeptZone) {
   return { ...zone, digest: hash.digest("hex") };
 }
 
-function read(takesPart: (zone: SnapshotZone) => boolean = () => true) {
-  const reader = new SnapshotReader(file);
-  const zones: KeptZone[] = [];
-  for (let zone = reader.nextZone(); zone; zone = reader.nextZone()) {
-    const parts: Int32Array[] = [];
-    while (takesPart(zone)) {
-      const part = reader.nextPart();
-      if (!part) break;
-      parts.push(part.words.slice(part.start, part.end));
+async function read() {
+  const reader = await SnapshotReader.open(file);
+  const stream = new ZoneStreamReader();
+  const zones: (SnapshotZone & { readonly parts: Int32Array[] })[] = [];
+  try {
+    for await (const chunk of reader.chunks()) {
+      stream.begin(chunk);
+      while (!stream.isEmpty) {
+        if (!stream.isInZone) zones.push({ ...stream.nextZone(), parts: [] });
+        const part = stream.isEmpty ? undefined : stream.nextPart();
+        if (part) zones.at(-1)!.parts.push(part.words.slice(part.start, part.end));
+      }
     }
-    zones.push({ ...zone, parts });
+  } finally {
+    await reader.close();
   }
-  reader.close();
   return { head: reader.head, size: reader.size, zones };
 }
 
 it("gives back what was written", async () => {
   await write();
-  const { head, size, zones } = read();
+  const { head, size, zones } = await read();
   expect(head).toEqual(HEAD);
-  expect(size).toEqual({ octets: statSync(file).size - 32, zones: ZONES.length, nodes: NODES });
+  expect(size).toEqual({ octets: statSync(file).size, zones: ZONES.length, nodes: NODES });
   expect(zones.map(summary)).toEqual(ZONES.map(summary));
 });
 
@@ -101,27 +104,29 @@ it("keeps who may transfer, however long the list is", async () => {
   const writer = new SnapshotWriter(file, { ...HEAD, access });
   addZone(writer, ZONES[1]!);
   await writer.finish(NODES);
-  expect(read().head).toEqual({ ...HEAD, access });
-  expect(read().zones.map(summary)).toEqual([summary(ZONES[1]!)]);
+  const { head, zones } = await read();
+  expect(head).toEqual({ ...HEAD, access });
+  expect(zones.map(summary)).toEqual([summary(ZONES[1]!)]);
 });
 
 it.each([
-  ["no snapshot", "PALOMAR BONES\n\0\0\0\x05\x04\x03\x02\x01"],
-  ["has format 4, and this version reads format 5", "PALOMAR ZONES\n\0\0\0\x04\0\0\0\0\0\0"],
-  ["has format 6, and this version reads format 5", "PALOMAR ZONES\n\0\0\0\x06\0\0\0\0\0\0"],
-  ["is of a machine of another kind", "PALOMAR ZONES\n\0\0\0\x05\x02\x01\x04\x03"],
-])("takes nothing of a file that %s, and says so", (why, head) => {
-  const octets = Buffer.from(head, "latin1");
-  writeFileSync(file, Buffer.concat([octets, createHash("sha256").update(octets).digest()]));
-  expect(() => read()).toThrow(why);
+  ["is no snapshot", "PALOMAR BONES\n\0\0\0\x06\x04\x03\x02\x01\0\0"],
+  ["has format 5, and this version reads format 6", "PALOMAR ZONES\n\0\0\0\x05\0\0\0\0\0\0"],
+  ["has format 7, and this version reads format 6", "PALOMAR ZONES\n\0\0\0\x07\0\0\0\0\0\0"],
+  ["is of a machine of another kind", "PALOMAR ZONES\n\0\0\0\x06\x01\x02\x03\x04\0\0"],
+])("takes nothing of a file that %s, and says so", async (why, head) => {
+  writeFileSync(file, Buffer.concat([Buffer.from(head, "latin1"), Buffer.alloc(100)]));
+  await expect(read()).rejects.toThrow(why);
 });
 
-it("passes over the rest of a zone that is not taken to its end", async () => {
+it("gives chunks of which none is much larger than a part", async () => {
   await write();
-  const asked: number[] = [];
-  const { zones } = read(({ id }) => asked.push(id) % 3 === 1);
-  expect(zones.map(({ id }) => id)).toEqual(ZONES.map(({ id }) => id));
-  expect(zones.some(({ parts }) => parts.length === 0)).toBe(true);
+  const reader = await SnapshotReader.open(file);
+  const lengths: number[] = [];
+  for await (const chunk of reader.chunks()) lengths.push(chunk.length);
+  await reader.close();
+  expect(lengths.length).toBeGreaterThan(10);
+  expect(Math.max(...lengths)).toBeLessThanOrEqual(2 ** 18);
 });
 
 it("is whole or not at all: a draft that is given up leaves the file before", async () => {
@@ -129,7 +134,7 @@ it("is whole or not at all: a draft that is given up leaves the file before", as
   const writer = new SnapshotWriter(file, HEAD);
   for (const zone of ZONES) addZone(writer, zone);
   writer.discard();
-  expect(read().zones).toEqual([]);
+  expect((await read()).zones).toEqual([]);
   expect(existsSync(`${file}.new`)).toBe(false);
 });
 
@@ -151,18 +156,40 @@ it("believes nothing of a file with one bit changed, wherever it is", async () =
     const changed = Buffer.from(octets);
     changed[position]! ^= 1;
     writeFileSync(file, changed);
-    expect(() => read()).toThrow("is damaged");
+    await expect(read()).rejects.toThrow(/is damaged|is no snapshot|has format|of a machine of another kind/);
   }
 });
 
-it.each([0, 5, 31, 33, 100])("believes nothing of a file cut off after %d octets", async (length) => {
+it.each([0, 5, 23, 24, 31, 67, 68, 100, 2 ** 20, -1, -36])("believes nothing of a file cut off at %d", async (at) => {
   await write();
-  truncateSync(file, length);
-  expect(() => read()).toThrow("is damaged");
+  truncateSync(file, at < 0 ? statSync(file).size + at : at);
+  await expect(read()).rejects.toThrow(/is damaged|is no snapshot/);
 });
 
-it("says that there is none", () => {
-  expect(() => read()).toThrow(/ENOENT/);
+it("gives what comes before a damaged chunk, and then fails", async () => {
+  await write();
+  const octets = readFileSync(file);
+  octets[octets.length >> 1]! ^= 1;
+  writeFileSync(file, octets);
+  const reader = await SnapshotReader.open(file);
+  let chunks = 0;
+  const reading = (async () => {
+    for await (const _chunk of reader.chunks()) chunks += 1;
+  })();
+  await expect(reading).rejects.toThrow("is damaged");
+  await reader.close();
+  expect(chunks).toBeGreaterThan(1);
+});
+
+it("can be closed while chunks are still to come", async () => {
+  await write();
+  const reader = await SnapshotReader.open(file);
+  for await (const _chunk of reader.chunks()) break;
+  await reader.close();
+});
+
+it("says that there is none", async () => {
+  await expect(read()).rejects.toThrow(/ENOENT/);
 });
 
 it("is the last whole one when its writer is killed, however far it was with the next", async () => {
@@ -189,7 +216,7 @@ it("is the last whole one when its writer is killed, however far it was with the
     await sleep(7 * round);
     child.kill("SIGKILL");
     await once(child, "exit");
-    const { size, zones } = read();
+    const { size, zones } = await read();
     expect(zones).toHaveLength(40);
     for (const { version, parts } of zones)
       expect([version, parts[0]![0], parts[0]!.at(-1)]).toEqual(Array(3).fill(size.nodes));

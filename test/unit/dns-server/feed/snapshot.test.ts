@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -216,6 +216,30 @@ it("loads the smaller zones of a file that was written with more memory", async 
   );
   expect(rcodes).toEqual([2, 0, 0]);
   expect(smaller.zoneCount).toBe(2);
+});
+
+it("keeps nothing of a file of which the last part is damaged", async () => {
+  const records = Array.from({ length: 14_000 }, (_, index) => `h${index} A 192.0.2.1`).join("\n");
+  const text = (name: string) => ({
+    origin: `${name}.`,
+    text: `$TTL 60\n@ SOA ns h 1 2 3 600 5\n@ NS ns.test.\n${records}\n`,
+  });
+  const wire = (name: string) => Buffer.from(`\x01${name}\0`, "latin1");
+  await snapshotOf(zoneDatabaseOf(text("a"), text("b")), ["a", "b"].map(wire)).stop(PATIENCE_MS);
+  const file = join(folder, "zones.snapshot");
+  const octets = readFileSync(file);
+  octets[octets.length - 10_000]! ^= 1;
+  writeFileSync(file, octets);
+  const loaded = new ZoneDatabaseWriter();
+  expect(await snapshotOf(loaded, []).load()).toBe(false);
+  expect(observed).toContain("snapshot-unreadable");
+  expect([loaded.zoneCount, loaded.publishedZone(wire("a"))]).toEqual([0, 0]);
+  expect(findBookErrors(loaded)).toEqual([]);
+  // What takes its place finds the room.
+  octets[octets.length - 10_000]! ^= 1;
+  writeFileSync(file, octets);
+  expect(await snapshotOf(loaded, []).load()).toBe(true);
+  expect([loaded.zoneCount, findBookErrors(loaded)]).toEqual([2, []]);
 });
 
 it.each([
