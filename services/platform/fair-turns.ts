@@ -2,8 +2,8 @@
 export interface TurnLimits {
   /** Of everybody together. */
   readonly atOnce: number;
-  /** Of one client. */
-  readonly perClient: number;
+  /** Of one client, by its name where it depends on that. */
+  readonly perClient: number | ((client: string) => number);
 }
 
 /**
@@ -35,12 +35,14 @@ export class FairTurns {
       return await work();
     } finally {
       this.#end(client);
-      this.#admit();
+      while (this.#admitOneOfEach());
     }
   }
 
   #hasRoom(client: string): boolean {
-    return this.#total < this.#limits.atOnce && (this.#running.get(client) ?? 0) < this.#limits.perClient;
+    const { atOnce, perClient } = this.#limits;
+    const most = typeof perClient === "number" ? perClient : perClient(client);
+    return this.#total < atOnce && (this.#running.get(client) ?? 0) < most;
   }
 
   #wait(client: string): Promise<void> {
@@ -51,7 +53,9 @@ export class FairTurns {
     });
   }
 
-  #admit(): void {
+  /** @returns whether there was room for any */
+  #admitOneOfEach(): boolean {
+    let isAnyAdmitted = false;
     for (const [client, waiting] of [...this.#waiting]) {
       if (!this.#hasRoom(client)) continue;
       const next = waiting.shift()!;
@@ -59,7 +63,9 @@ export class FairTurns {
       if (waiting.length > 0) this.#waiting.set(client, waiting);
       this.#begin(client);
       next();
+      isAnyAdmitted = true;
     }
+    return isAnyAdmitted;
   }
 
   #begin(client: string): void {

@@ -170,3 +170,28 @@ test("who writes the same contacts and batches does not wait for another in a ci
     ]);
   }
 });
+
+/** As above, of sends that have a transaction each. */
+test("who sends to the same many at once does not wait for another in a circle, and each of them gets all", async () => {
+  const { db } = database;
+  const name = { name: "many", host: "many.test", key: "k4", archive: false, domains: [] };
+  await addTestInstance(db, KeyRing.ofSecret("a secret for tests only"), name);
+  const many = (await findInstanceByName(db, "many"))!.id;
+  for (let round = 0; round < 4; round++) {
+    // Every second one is new in this round; the others get another name.
+    const locals = Array.from({ length: 600 }, (_, n) => (n % 2 === 0 ? `known${n}` : `new${n}-${round}`));
+    const sendBy = (order: readonly string[], firstName: string) => {
+      const recipients = order.map((local) => ({
+        ...makeSend(`${local}@d${local.length}.example.net`).recipients[0]!,
+        firstName,
+      }));
+      return db.transaction((transaction) =>
+        acceptSends(transaction, [makeSend("x@example.net", { instanceId: many, recipients })]),
+      );
+    };
+    const orders = [locals, locals.toReversed(), locals.toSorted((a, b) => (a.at(-3)! < b.at(-3)! ? -1 : 1))];
+    const outcomes = await Promise.all(orders.map((order, n) => sendBy(order, `${n}-${round}`)));
+    expect(outcomes.map(([outcome]) => accepted(outcome!).sent)).toEqual([600, 600, 600]);
+    expect(await db("contacts").where({ instance_id: many })).toHaveLength(300 + 300 * (round + 1));
+  }
+});

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { FairTurns } from "../../platform/fair-turns.ts";
+import { FairTurns, type TurnLimits } from "../../platform/fair-turns.ts";
 import type { WithinSpan } from "../../platform/observability/tracer.ts";
 import { keepSpan, traced } from "../../platform/observability/tracing.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -12,7 +12,7 @@ import { acceptSends, type Send, type SendOutcome } from "./accept-sends.ts";
 const MOST_RECIPIENTS = 500;
 const MOST_OCTETS = 2 ** 20;
 /** What is larger by itself has a transaction of its own, beside those of the small ones; instances take turns. */
-const LARGE_AT_ONCE = { atOnce: 2, perClient: 1 };
+const LARGE_AT_ONCE: TurnLimits = { atOnce: 2, perClient: 1 };
 /** Notices to the workers are this far apart: they look for new mail no more often while they have some. */
 const BETWEEN_NOTICES_MS = 20;
 
@@ -31,7 +31,7 @@ interface WaitingSend {
  */
 export class SendQueue {
   readonly #db: Db;
-  readonly #large = new FairTurns(LARGE_AT_ONCE);
+  readonly #large: FairTurns;
   #waiting: WaitingSend[] = [];
   #working = false;
   /** Workers are being told, or have just been. */
@@ -39,8 +39,10 @@ export class SendQueue {
   /** Something was accepted since they were told. */
   #untold = false;
 
-  constructor(db: Db) {
+  /** @param large how many large sends there may be at a time */
+  constructor(db: Db, large = LARGE_AT_ONCE) {
     this.#db = db;
+    this.#large = new FairTurns(large);
   }
 
   /** Resolves when the send is durable, or refused; the workers are told then. @throws what `acceptSend` does */

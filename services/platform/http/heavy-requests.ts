@@ -1,7 +1,8 @@
 import type { IncomingMessage } from "node:http";
 import type { Refusal } from "../../core/refusal.ts";
 import { type Result, refuse } from "../../core/result.ts";
-import { FairTurns, type TurnLimits } from "../fair-turns.ts";
+import { FairTurns } from "../fair-turns.ts";
+import { LastCallers } from "./last-callers.ts";
 
 /** A body above this takes long to read, to judge and to store, and memory meanwhile. */
 const HEAVY_OCTETS = 64 * 1024;
@@ -9,9 +10,17 @@ const HEAVY_OCTETS = 64 * 1024;
 /** How many large requests there may be at a time. */
 export interface HeavyLimits {
   /** Whose bodies are being read or worked on: what a client sends slowly holds up none but its own. */
-  readonly held: TurnLimits;
+  readonly held: Places;
   /** That are judged and carried out; as many as are held where the operations have limits of their own. */
-  readonly working?: TurnLimits;
+  readonly working?: Places & {
+    /** Of one client while nobody else asks for anything, small requests included. */
+    readonly alone: number;
+  };
+}
+
+interface Places {
+  readonly atOnce: number;
+  readonly perClient: number;
 }
 
 const DEFAULT_LIMITS: HeavyLimits = { held: { atOnce: 12, perClient: 6 } };
@@ -27,10 +36,16 @@ const RETRY_AFTER_SECONDS = 5;
 export class HeavyRequests {
   readonly #held: FairTurns;
   readonly #working: FairTurns;
+  readonly #callers: LastCallers;
 
-  constructor({ held, working = held }: HeavyLimits = DEFAULT_LIMITS) {
+  constructor({ held, working }: HeavyLimits = DEFAULT_LIMITS, callers = new LastCallers()) {
     this.#held = new FairTurns(held);
-    this.#working = new FairTurns(working);
+    this.#callers = callers;
+    const { atOnce, perClient, alone } = working ?? { ...held, alone: held.perClient };
+    this.#working = new FairTurns({
+      atOnce,
+      perClient: (client) => (callers.isAlone(client) ? alone : perClient),
+    });
   }
 
   /**
@@ -43,6 +58,7 @@ export class HeavyRequests {
     read: () => Promise<Result<Body, Refusal>>,
     work: (body: Body) => Promise<Result<T, Refusal>>,
   ): Promise<Result<T, Refusal>> {
+    this.#callers.note(client);
     if (!isHeavyRequest(request)) return readThen(read, work);
     if (this.#held.waitingOf(client) >= MOST_WAITING) {
       return refuse({ kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS });

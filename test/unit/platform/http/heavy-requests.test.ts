@@ -2,6 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { expect, test } from "vitest";
 import { ok } from "../../../../services/core/result.ts";
 import { HeavyRequests } from "../../../../services/platform/http/heavy-requests.ts";
+import { LastCallers } from "../../../../services/platform/http/last-callers.ts";
 
 const LARGE = { "content-length": "1000000" };
 const requestOf = (headers: Record<string, string>) => ({ headers }) as unknown as IncomingMessage;
@@ -36,7 +37,7 @@ function bench(heavy: HeavyRequests) {
   };
 }
 
-const LIMITS = { held: { atOnce: 4, perClient: 2 }, working: { atOnce: 2, perClient: 1 } };
+const LIMITS = { held: { atOnce: 4, perClient: 2 }, working: { atOnce: 2, perClient: 1, alone: 1 } };
 
 test("one client's large requests are worked on one after the other, and no more of their bodies are read", async () => {
   const { ask, read, begun, settle, end } = bench(new HeavyRequests(LIMITS));
@@ -77,4 +78,27 @@ test("a client that has a hundred waiting is told to come again", async () => {
   const { ask } = bench(new HeavyRequests(LIMITS));
   const asked = Array.from({ length: 103 }, (_, index) => ask("a", `a${index}`));
   expect(await asked.at(-1)).toEqual({ ok: false, error: { kind: "rate-limited", retryAfterSeconds: 5 } });
+});
+
+test("one client has more places while nobody else asks for anything, be it small", async () => {
+  let nowMs = 0;
+  const callers = new LastCallers(() => nowMs);
+  const limits = { held: { atOnce: 8, perClient: 4 }, working: { atOnce: 3, perClient: 1, alone: 2 } };
+  const { ask, begun, settle, end } = bench(new HeavyRequests(limits, callers));
+  for (const name of ["a1", "a2", "a3"]) void ask("a", name);
+  await settle();
+  expect(begun).toEqual(["a1", "a2"]);
+  void ask("b", "small", {});
+  await end("a1");
+  expect(begun).toEqual(["a1", "a2", "small"]);
+  await end("a2");
+  expect(begun).toEqual(["a1", "a2", "small", "a3"]);
+  void ask("a", "a4");
+  await settle();
+  expect(begun).not.toContain("a4");
+  nowMs += 5_001;
+  void ask("a", "a5");
+  await settle();
+  await end("a3");
+  expect(begun.slice(4)).toEqual(["a4", "a5"]);
 });
