@@ -31,6 +31,8 @@ const CHUNK_ENTRY_OCTETS = 4 + DIGEST_OCTETS;
 /** The end's last octets, which say how long it is. */
 const COUNTS_OCTETS = 3 * 4;
 const TAIL_OCTETS = COUNTS_OCTETS + DIGEST_OCTETS;
+/** Chunks whose checksums are looked at side by side. */
+const CHECKED_AT_ONCE = 4;
 
 export interface SnapshotHead {
   readonly writtenAtMs: number;
@@ -132,19 +134,17 @@ interface Chunk {
 }
 
 /**
- * Reads a file. Of each chunk the checksum is looked at before anything of it is given to anybody; while one is worked on
- * the next is read and checked on other threads.
+ * Reads a file, its checksums first, so that nothing of a damaged one is believed. Reading and checking are done on other threads:
+ * of some chunks at a time when it is opened, and of the next chunk while one is worked on.
  */
 export class SnapshotReader {
   readonly head: SnapshotHead;
   /** How much there is: octets of the file, zones, and nodes of their images. */
   readonly size: { readonly octets: number; readonly zones: number; readonly nodes: number };
   readonly #handle: FileHandle;
-  readonly #file: string;
   readonly #chunks: readonly Chunk[];
 
-  private constructor(file: string, handle: FileHandle, end: End, head: SnapshotHead) {
-    this.#file = file;
+  private constructor(handle: FileHandle, end: End, head: SnapshotHead) {
     this.#handle = handle;
     this.#chunks = end.chunks;
     this.size = end.size;
@@ -158,10 +158,11 @@ export class SnapshotReader {
       const end = await readEnd(handle, file);
       const [first] = end.chunks;
       if (first === undefined) throw damaged(file);
-      const source = new WordSource(await readChunk(handle, file, first, new Int32Array(first.octets >> 2)));
+      await verify(handle, end, file);
+      const source = new WordSource(await readChunk(handle, first, new Int32Array(first.octets >> 2)));
       const text = () => Buffer.from(source.text()).toString("utf8");
       const head = { writtenAtMs: source.number(), incarnation: text(), access: text() || undefined };
-      return new SnapshotReader(file, handle, end, head);
+      return new SnapshotReader(handle, end, head);
     } catch (error) {
       await handle.close();
       throw error;
@@ -172,15 +173,14 @@ export class SnapshotReader {
     return this.#handle.close();
   }
 
-  /** The chunks that have zones, each valid until the next is asked for. @throws where one is damaged */
+  /** The chunks that have zones, each valid until the next is asked for. */
   async *chunks(): AsyncGenerator<Int32Array> {
     const chunks = this.#chunks.slice(1);
-    const words = chunks.reduce((most, { octets }) => Math.max(most, octets >> 2), 0);
     // The one at hand, and the next.
-    const buffers = [new Int32Array(words), new Int32Array(words)];
+    const buffers = [bufferFor(chunks), bufferFor(chunks)];
     const begin = (index: number) => {
       const chunk = chunks[index];
-      const reading = chunk && readChunk(this.#handle, this.#file, chunk, buffers[index % 2]!);
+      const reading = chunk && readChunk(this.#handle, chunk, buffers[index % 2]!);
       // Nobody may come to ask for it.
       reading?.catch(() => {});
       return reading;
@@ -202,7 +202,7 @@ async function readEnd(handle: FileHandle, file: string): Promise<End> {
   const kind = await readOctets(handle, file, 0, Math.min(size, KIND_OCTETS));
   checkKind(kind, file);
   const tail = await readOctets(handle, file, size - TAIL_OCTETS, TAIL_OCTETS);
-  const [count, zones, nodes] = new Int32Array(tail.buffer, tail.byteOffset, COUNTS_OCTETS / 4) as unknown as Counts;
+  const [count, zones, nodes] = wordsIn(tail, 3) as [number, number, number];
   const entriesOctets = count * CHUNK_ENTRY_OCTETS;
   const start = size - TAIL_OCTETS - entriesOctets;
   if (count < 0 || start < KIND_OCTETS) throw damaged(file);
@@ -212,7 +212,8 @@ async function readEnd(handle: FileHandle, file: string): Promise<End> {
   let position = KIND_OCTETS;
   const chunks = Array.from({ length: count }, (_, index): Chunk => {
     const entry = entries.subarray(index * CHUNK_ENTRY_OCTETS, (index + 1) * CHUNK_ENTRY_OCTETS);
-    const octets = new Int32Array(entry.buffer, entry.byteOffset, 1)[0]!;
+    const [octets] = wordsIn(entry, 1) as [number];
+    if (octets < 0 || octets % 4 !== 0) throw damaged(file);
     position += octets;
     return { position: position - octets, octets, digest: entry.subarray(4) };
   });
@@ -220,7 +221,10 @@ async function readEnd(handle: FileHandle, file: string): Promise<End> {
   return { chunks, size: { octets: size, zones, nodes } };
 }
 
-type Counts = readonly [chunks: number, zones: number, nodes: number];
+/** The first words of octets that begin where a word does. */
+function wordsIn({ buffer, byteOffset }: Buffer, count: number): number[] {
+  return [...new Int32Array(buffer, byteOffset, count)];
+}
 
 function checkKind(kind: Buffer, file: string): void {
   if (!kind.subarray(0, MAGIC.length).equals(MAGIC)) throw new Error(`${file} is no snapshot`);
@@ -231,13 +235,33 @@ function checkKind(kind: Buffer, file: string): void {
   if (!order.equals(BYTE_ORDER)) throw new Error(`${file} is of a machine of another kind`);
 }
 
+/** Checks all chunks, some at a time. @throws where one is damaged */
+async function verify(handle: FileHandle, { chunks }: End, file: string): Promise<void> {
+  const left = chunks.values();
+  const verifySome = async () => {
+    const buffer = bufferFor(chunks);
+    for (const chunk of left) {
+      const digest = Buffer.from(await webcrypto.subtle.digest("SHA-256", await readChunk(handle, chunk, buffer)));
+      if (!digest.equals(chunk.digest)) throw damaged(file);
+    }
+  };
+  const results = await Promise.allSettled(Array.from({ length: CHECKED_AT_ONCE }, verifySome));
+  for (const result of results) if (result.status === "rejected") throw result.reason;
+}
+
+/** @returns a buffer that has room for each of some chunks */
+function bufferFor(chunks: readonly Chunk[]): Int32Array<ArrayBuffer> {
+  return new Int32Array(chunks.reduce((most, { octets }) => Math.max(most, octets >> 2), 0));
+}
+
 /** @returns the words of a chunk, at the beginning of `buffer` */
-async function readChunk(handle: FileHandle, file: string, chunk: Chunk, buffer: Int32Array): Promise<Int32Array> {
-  const words = buffer.subarray(0, chunk.octets >> 2);
-  const octets = new Uint8Array(words.buffer, 0, words.byteLength);
-  await fill(handle, file, octets, chunk.position);
-  const digest = Buffer.from(await webcrypto.subtle.digest("SHA-256", octets));
-  if (!digest.equals(chunk.digest)) throw damaged(file);
+async function readChunk(
+  handle: FileHandle,
+  { position, octets }: Chunk,
+  buffer: Int32Array<ArrayBuffer>,
+): Promise<Int32Array<ArrayBuffer>> {
+  const words = buffer.subarray(0, octets >> 2);
+  await fill(handle, new Uint8Array(words.buffer, 0, words.byteLength), position);
   return words;
 }
 
@@ -245,14 +269,14 @@ async function readOctets(handle: FileHandle, file: string, position: number, le
   if (position < 0) throw damaged(file);
   // Its own, so that words begin where words do.
   const octets = Buffer.allocUnsafeSlow(length);
-  await fill(handle, file, octets, position);
+  await fill(handle, octets, position);
   return octets;
 }
 
-async function fill(handle: FileHandle, file: string, octets: Uint8Array, position: number): Promise<void> {
+async function fill(handle: FileHandle, octets: Uint8Array, position: number): Promise<void> {
   for (let done = 0; done < octets.length; ) {
     const { bytesRead } = await handle.read(octets, done, octets.length - done, position + done);
-    if (bytesRead === 0) throw damaged(file);
+    if (bytesRead === 0) throw new Error("the snapshot ends early");
     done += bytesRead;
   }
 }

@@ -20,6 +20,8 @@ const FIRST_MS = 10_000;
 const STOP_PATIENCE_MS = 4_000;
 /** How long this thread is held up at a time. */
 const TURN_MS = 5;
+/** Nodes that are taken apart in a turn. */
+const COLLECT_NODES = 2_000;
 /** Between two looks at the clock, each of which costs as much as a name. */
 const LOOKS_A_TIME = 16;
 
@@ -65,7 +67,7 @@ export class ZoneDatabaseSnapshot {
   }
 
   /**
-   * Fills an empty zone database from the file, as far as the zones are not too old: like a secondary, a zone is answered
+   * Fills a zone database that nobody is answered from yet from the file, as far as the zones are not too old: like a secondary, a zone is answered
    * for no longer than its SOA's EXPIRE after it was last known to be right (RFC 1034 §4.3.5).
    * @returns whether there is a zone database now
    */
@@ -83,8 +85,6 @@ export class ZoneDatabaseSnapshot {
       observe({ kind: "zones-from-snapshot", level: "warn", zones: writer.zoneCount, ageSeconds, ms });
       return true;
     } catch (err) {
-      // Nothing is kept of a file of which a part is damaged.
-      publisher.withdrawAll();
       if ((err as NodeJS.ErrnoException).code !== "ENOENT")
         observe({ kind: "snapshot-unreadable", level: "error", err });
       return false;
@@ -104,8 +104,11 @@ export class ZoneDatabaseSnapshot {
     const takes = new ZoneTakes(writer, publisher, isWanted);
     const pause = makePause();
     try {
+      if (only === undefined) {
+        await this.#empty(pause);
+        this.#makeTables(snapshot);
+      }
       publisher.follow(snapshot.head.incarnation);
-      if (only === undefined) this.#makeTables(snapshot);
       for await (const chunk of snapshot.chunks()) {
         takes.begin(chunk);
         while (takes.takeNext()) if (pause.isDue()) await pause.take();
@@ -115,6 +118,16 @@ export class ZoneDatabaseSnapshot {
       await snapshot.close();
     }
     return snapshot;
+  }
+
+  /** What a load from the database has left that broke off is of another time than the file. */
+  async #empty(pause: Pause): Promise<void> {
+    const { publisher, writer } = this.#options;
+    for (const id of [...publisher.published.ids(), ...publisher.leftOut.map(({ zone }) => zone.id)]) {
+      publisher.withdraw([id]);
+      if (pause.isDue()) await pause.take();
+    }
+    while (writer.collect(COLLECT_NODES)) await pause.take();
   }
 
   /** The tables in the size that they will need, where that does not take the room of zones. */

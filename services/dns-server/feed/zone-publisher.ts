@@ -165,12 +165,6 @@ export class ZonePublisher {
     }
   }
 
-  /** Takes all zones out of a zone database that nobody is answered from. */
-  withdrawAll(): void {
-    this.withdraw([...this.#held.ids(), ...this.leftOut.map(({ zone }) => zone.id)]);
-    this.#collectAll();
-  }
-
   /** Takes all zones out of the zone database that the database does not have, or not in scope. */
   async #withdrawOthers(client: pg.Client): Promise<void> {
     const others = new Set([...this.#held.ids(), ...this.leftOut.map(({ zone }) => zone.id)]);

@@ -85,6 +85,7 @@ export class ZoneTakes {
   #giveUp(error: unknown): void {
     const kept = this.#kept;
     if (kept === undefined) {
+      // Whoever made the image gave up a zone that is not wanted or has been given up here before.
       if (error instanceof CorruptRecordError) return;
       throw error;
     }

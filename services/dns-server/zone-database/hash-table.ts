@@ -17,11 +17,11 @@ export class HashTable {
   /** Word index of the first shard's reference. */
   readonly #shards: number;
   readonly #shardBits: number;
-  /** Of each shard, beside what the memory has of it, so that to add an entry touches nothing but its slot: where it is, */
+  /** Where each shard is, as the memory has it too: to look there would cost more than all else of an insertion. */
   readonly #tables: Int32Array;
-  /** its slots less one, */
+  /** The slots of each less one. */
   readonly #masks: Int32Array;
-  /** its entries and tombstones. */
+  /** Entries and tombstones of each. */
   readonly #entries: Uint32Array;
   readonly #tombstones: Uint32Array;
 

@@ -53,7 +53,9 @@ export class ZoneDatabaseWriter {
   /** The zone that `#apex` belongs to. */
   #apexZone = 0;
   #apex: Uint8Array = new Uint8Array(0);
-  readonly #discarded: DiscardedZone[] = [];
+  /** The oldest first, from `#firstDiscarded` on. */
+  #discarded: DiscardedZone[] = [];
+  #firstDiscarded = 0;
   /** Zones have a reseller's place in this list. */
   readonly #resellers: (string | null)[] = [null];
   readonly #resellerNumbers = new Map<string | null, number>([[null, 0]]);
@@ -112,7 +114,7 @@ export class ZoneDatabaseWriter {
 
   /** Whether zones that are out of sight wait to be taken apart. */
   get isCollecting(): boolean {
-    return this.#discarded.length > 0;
+    return this.#discarded.length > this.#firstDiscarded;
   }
 
   /** Zones that are answered for, place-holders left out. */
@@ -294,18 +296,23 @@ export class ZoneDatabaseWriter {
     this.#advance();
     for (const { nodes } of this.#segments) nodes.settle();
     let left = limitNodes;
-    while (left > 0 && this.#discarded.length > 0 && this.#epochs.hasPassed(this.#discarded[0]!.epoch)) {
-      const { zone } = this.#discarded[0]!;
+    while (left > 0 && this.isCollecting && this.#epochs.hasPassed(this.#discarded[this.#firstDiscarded]!.epoch)) {
+      const { zone } = this.#discarded[this.#firstDiscarded]!;
       const segment = this.#segmentOf(zone);
       left -= segment.nodes.takeApart(zone, left);
       if (segment.field(zone, ZONE.FIRST_NODE) !== 0) break;
       segment.freeZone(zone);
-      this.#discarded.shift();
+      this.#firstDiscarded += 1;
+    }
+    // Not each time: there may be millions of them.
+    if (this.#firstDiscarded * 2 > this.#discarded.length) {
+      this.#discarded = this.#discarded.slice(this.#firstDiscarded);
+      this.#firstDiscarded = 0;
     }
     this.#advance();
     let isJoining = false;
     for (const { arena } of this.#segments) isJoining = arena.joinAhead() || isJoining;
-    return isJoining || this.#discarded.length > 0;
+    return isJoining || this.isCollecting;
   }
 
   /**

@@ -57,8 +57,12 @@ www ${signature("A", 3)}
 const ZONE_WIRE = Buffer.from("\x07example\x03org\0", "latin1");
 
 /** A zone database with a snapshot beside it, whose zones are numbered in order. */
-function snapshotOf(writer: ZoneDatabaseWriter, apexes: readonly Uint8Array[], nowMs = NOW_MS): ZoneDatabaseSnapshot {
-  const publisher = new ZonePublisher(writer, () => {});
+function snapshotOf(
+  writer: ZoneDatabaseWriter,
+  apexes: readonly Uint8Array[],
+  nowMs = NOW_MS,
+  publisher = new ZonePublisher(writer, () => {}),
+): ZoneDatabaseSnapshot {
   publisher.follow("first life");
   for (const [index, apex] of apexes.entries()) publisher.adopt(index + 1, { apex, version: 7 });
   const observe = ({ kind }: { readonly kind: string }) => observed.push(kind);
@@ -235,11 +239,23 @@ it("keeps nothing of a file of which the last part is damaged", async () => {
   expect(observed).toContain("snapshot-unreadable");
   expect([loaded.zoneCount, loaded.publishedZone(wire("a"))]).toEqual([0, 0]);
   expect(findBookErrors(loaded)).toEqual([]);
-  // What takes its place finds the room.
   octets[octets.length - 10_000]! ^= 1;
   writeFileSync(file, octets);
   expect(await snapshotOf(loaded, []).load()).toBe(true);
   expect([loaded.zoneCount, findBookErrors(loaded)]).toEqual([2, []]);
+});
+
+it("leaves nothing of what was there when a load from the database broke off", async () => {
+  await snapshotOf(zoneDatabaseOf(SIGNED_ZONE), [ZONE_WIRE]).stop(PATIENCE_MS);
+  // The same zone under another id, as it was made again since, and another zone.
+  const other = { origin: "other.test.", text: "@ 60 SOA ns h 1 2 3 600 5\n@ 60 NS ns.test.\n" };
+  const loaded = zoneDatabaseOf(SIGNED_ZONE, other);
+  const publisher = new ZonePublisher(loaded, () => {});
+  publisher.adopt(9, { apex: ZONE_WIRE, version: 1 });
+  publisher.adopt(10, { apex: Buffer.from("\x05other\x04test\0", "latin1"), version: 1 });
+  expect(await snapshotOf(loaded, [], NOW_MS, publisher).load()).toBe(true);
+  expect([loaded.zoneCount, [...publisher.published.ids()], publisher.published.get(1)?.version]).toEqual([1, [1], 7]);
+  expect(findBookErrors(loaded)).toEqual([]);
 });
 
 it.each([
