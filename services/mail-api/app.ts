@@ -21,9 +21,9 @@ import type { MailServices } from "./services.ts";
 
 /**
  * A call to thousands of recipients, or with attachments, takes as long as a thousand small ones: of one instance there is one at a
- * time, or two, which take two processors, while no other instance could notice.
+ * time. While no other instance asks for anything there is another, so that two processors have work.
  */
-const HEAVY_REQUESTS = { held: { atOnce: 8, perClient: 2 }, working: { atOnce: 2, perClient: 1, alone: 2 } };
+const HEAVY_REQUESTS = { held: { atOnce: 8, perClient: 2 }, working: { atOnce: 2, perClient: 1, moreAlone: 1 } };
 
 /** Every operation of the API. */
 export function makeMailEndpoints(services: MailServices, streams: EventStreams): readonly AnyEndpoint<MailCaller>[] {

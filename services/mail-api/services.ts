@@ -3,6 +3,7 @@ import type { ContentScanner } from "../operations/mail/content-scan.ts";
 import type { CredentialPlaces } from "../operations/mail/credential-places.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Config } from "../platform/config/config.ts";
+import type { TurnLimits } from "../platform/fair-turns.ts";
 import type { Resolver } from "../platform/lookups/resolver.ts";
 import type { Db } from "../platform/postgres/db.ts";
 
@@ -15,4 +16,6 @@ export interface MailServices {
   readonly resolver: Resolver;
   readonly places: CredentialPlaces;
   readonly content: ContentScanner;
+  /** How many large sends are stored at a time; as `SendQueue` has it where absent. */
+  readonly largeSends?: TurnLimits;
 }

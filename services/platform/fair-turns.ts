@@ -2,8 +2,10 @@
 export interface TurnLimits {
   /** Of everybody together. */
   readonly atOnce: number;
-  /** Of one client, by its name where it depends on that. */
-  readonly perClient: number | ((client: string) => number);
+  /** Of one client. */
+  readonly perClient: number;
+  /** Of one client beyond that, where nobody minds: these take none of the places of everybody. */
+  readonly more?: (client: string) => number;
 }
 
 /**
@@ -16,6 +18,7 @@ export class FairTurns {
   readonly #running = new Map<string, number>();
   /** Those who wait, by client; the client that was served last stands last. */
   readonly #waiting = new Map<string, (() => void)[]>();
+  /** Places of everybody that are taken. */
   #total = 0;
 
   constructor(limits: TurnLimits) {
@@ -40,9 +43,10 @@ export class FairTurns {
   }
 
   #hasRoom(client: string): boolean {
-    const { atOnce, perClient } = this.#limits;
-    const most = typeof perClient === "number" ? perClient : perClient(client);
-    return this.#total < atOnce && (this.#running.get(client) ?? 0) < most;
+    const { atOnce, perClient, more } = this.#limits;
+    const running = this.#running.get(client) ?? 0;
+    if (running < perClient) return this.#total < atOnce;
+    return running < perClient + (more?.(client) ?? 0);
   }
 
   #wait(client: string): Promise<void> {
@@ -69,13 +73,14 @@ export class FairTurns {
   }
 
   #begin(client: string): void {
-    this.#total += 1;
-    this.#running.set(client, (this.#running.get(client) ?? 0) + 1);
+    const running = (this.#running.get(client) ?? 0) + 1;
+    if (running <= this.#limits.perClient) this.#total += 1;
+    this.#running.set(client, running);
   }
 
   #end(client: string): void {
-    this.#total -= 1;
     const left = this.#running.get(client)! - 1;
+    if (left < this.#limits.perClient) this.#total -= 1;
     if (left === 0) this.#running.delete(client);
     else this.#running.set(client, left);
   }

@@ -2,7 +2,7 @@ import { type Db, isTransient, queryRows, type Transaction } from "../platform/p
 
 const MOST_TRIES = 5;
 
-/** For so long, in ms, a transaction that others overtake is run anew. */
+/** For so long, in ms, from the first time on, a transaction that others overtake is run anew: once at least. */
 const OVERTAKEN_MS = 10_000;
 
 /** What a transaction went by was changed by another before it could end: it is to run anew. */
@@ -14,13 +14,17 @@ export class Overtaken extends Error {}
  * contact, delivery, partition, what is counted of an instance.
  */
 export async function inTransaction<T>(db: Db, run: (transaction: Transaction) => Promise<T>): Promise<T> {
-  const startedMs = performance.now();
+  let overtakenMs = Number.POSITIVE_INFINITY;
   for (let failures = 0; ; ) {
     try {
       return await db.transaction(run);
     } catch (error) {
       // Each time another transaction has committed: of many that run beside each other each has its turn.
-      if (error instanceof Overtaken && performance.now() - startedMs < OVERTAKEN_MS) continue;
+      if (error instanceof Overtaken) {
+        const nowMs = performance.now();
+        overtakenMs = Math.min(overtakenMs, nowMs);
+        if (nowMs - overtakenMs < OVERTAKEN_MS) continue;
+      }
       failures += 1;
       if (!isTransient(error) || failures === MOST_TRIES) throw error;
     }

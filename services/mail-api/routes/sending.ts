@@ -51,14 +51,11 @@ interface Sending {
   readonly underWay: CallsUnderWay;
 }
 
-/** Large sends that are stored at a time; of one instance there are as many as its requests have places (mail-api/app.ts). */
-const LARGE_AT_ONCE = { atOnce: 2, perClient: 2 };
-
 /** Operations 15 to 21: sending, and what became of it. */
 export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] {
   const sending: Sending = {
     services,
-    sends: new SendQueue(services.db, LARGE_AT_ONCE),
+    sends: new SendQueue(services.db, services.largeSends),
     underWay: new CallsUnderWay(),
   };
   const declare = (operation: string, summary: string, fields: z.ZodType<SendingFields>) =>

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Refusal } from "../../core/refusal.ts";
 import { type Result, refuse } from "../../core/result.ts";
-import { FairTurns } from "../fair-turns.ts";
+import { FairTurns, type TurnLimits } from "../fair-turns.ts";
 import { LastCallers } from "./last-callers.ts";
 
 /** A body above this takes long to read, to judge and to store, and memory meanwhile. */
@@ -10,17 +10,12 @@ const HEAVY_OCTETS = 64 * 1024;
 /** How many large requests there may be at a time. */
 export interface HeavyLimits {
   /** Whose bodies are being read or worked on: what a client sends slowly holds up none but its own. */
-  readonly held: Places;
+  readonly held: TurnLimits;
   /** That are judged and carried out; as many as are held where the operations have limits of their own. */
-  readonly working?: Places & {
-    /** Of one client while nobody else asks for anything, small requests included. */
-    readonly alone: number;
+  readonly working?: TurnLimits & {
+    /** Of one client beyond its own while nobody else asks for anything, small requests included. Looked at when one begins or ends. */
+    readonly moreAlone?: number;
   };
-}
-
-interface Places {
-  readonly atOnce: number;
-  readonly perClient: number;
 }
 
 const DEFAULT_LIMITS: HeavyLimits = { held: { atOnce: 12, perClient: 6 } };
@@ -38,14 +33,11 @@ export class HeavyRequests {
   readonly #working: FairTurns;
   readonly #callers: LastCallers;
 
-  constructor({ held, working }: HeavyLimits = DEFAULT_LIMITS, callers = new LastCallers()) {
+  constructor({ held, working = held }: HeavyLimits = DEFAULT_LIMITS, callers = new LastCallers()) {
     this.#held = new FairTurns(held);
     this.#callers = callers;
-    const { atOnce, perClient, alone } = working ?? { ...held, alone: held.perClient };
-    this.#working = new FairTurns({
-      atOnce,
-      perClient: (client) => (callers.isAlone(client) ? alone : perClient),
-    });
+    const { moreAlone = 0, ...limits }: NonNullable<HeavyLimits["working"]> = working;
+    this.#working = new FairTurns({ ...limits, more: (client) => (callers.isAlone(client) ? moreAlone : 0) });
   }
 
   /**
@@ -58,7 +50,20 @@ export class HeavyRequests {
     read: () => Promise<Result<Body, Refusal>>,
     work: (body: Body) => Promise<Result<T, Refusal>>,
   ): Promise<Result<T, Refusal>> {
-    this.#callers.note(client);
+    this.#callers.begin(client);
+    try {
+      return await this.#runInTurn(client, request, read, work);
+    } finally {
+      this.#callers.end(client);
+    }
+  }
+
+  async #runInTurn<Body, T>(
+    client: string,
+    request: IncomingMessage,
+    read: () => Promise<Result<Body, Refusal>>,
+    work: (body: Body) => Promise<Result<T, Refusal>>,
+  ): Promise<Result<T, Refusal>> {
     if (!isHeavyRequest(request)) return readThen(read, work);
     if (this.#held.waitingOf(client) >= MOST_WAITING) {
       return refuse({ kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS });

@@ -1,28 +1,44 @@
-/** So long after another's last request a client counts as the only one, in ms. */
+/** A client counts as the only one when no other has had a request under way for so long, in ms. */
 const QUIET_MS = 5_000;
 
 /** Tells whether a client is the only one that asks for anything. */
 export class LastCallers {
   readonly #nowMs: () => number;
+  /** Requests under way, by client. */
+  readonly #underWay = new Map<string, number>();
   #latest: string | undefined;
   #latestAtMs = Number.NEGATIVE_INFINITY;
-  /** When another than the latest has asked last. */
-  #othersAtMs = Number.NEGATIVE_INFINITY;
+  /** Of the last client before the latest. */
+  #formerAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(nowMs: () => number = () => performance.now()) {
     this.#nowMs = nowMs;
   }
 
-  /** Notes a request. */
-  note(client: string): void {
-    if (client !== this.#latest) this.#othersAtMs = this.#latestAtMs;
-    this.#latest = client;
-    this.#latestAtMs = this.#nowMs();
+  /** Notes that a request has come. */
+  begin(client: string): void {
+    this.#underWay.set(client, (this.#underWay.get(client) ?? 0) + 1);
+    this.#note(client);
+  }
+
+  /** Notes that it has been answered. */
+  end(client: string): void {
+    const left = this.#underWay.get(client)! - 1;
+    if (left === 0) this.#underWay.delete(client);
+    else this.#underWay.set(client, left);
+    this.#note(client);
   }
 
   /** Whether nobody else has asked for a while. */
   isAlone(client: string): boolean {
-    const othersAtMs = client === this.#latest ? this.#othersAtMs : this.#latestAtMs;
-    return this.#nowMs() - othersAtMs > QUIET_MS;
+    if (this.#underWay.size > (this.#underWay.has(client) ? 1 : 0)) return false;
+    const lastOtherAtMs = client === this.#latest ? this.#formerAtMs : this.#latestAtMs;
+    return this.#nowMs() - lastOtherAtMs > QUIET_MS;
+  }
+
+  #note(client: string): void {
+    if (client !== this.#latest) this.#formerAtMs = this.#latestAtMs;
+    this.#latest = client;
+    this.#latestAtMs = this.#nowMs();
   }
 }

@@ -37,7 +37,7 @@ function bench(heavy: HeavyRequests) {
   };
 }
 
-const LIMITS = { held: { atOnce: 4, perClient: 2 }, working: { atOnce: 2, perClient: 1, alone: 1 } };
+const LIMITS = { held: { atOnce: 4, perClient: 2 }, working: { atOnce: 2, perClient: 1 } };
 
 test("one client's large requests are worked on one after the other, and no more of their bodies are read", async () => {
   const { ask, read, begun, settle, end } = bench(new HeavyRequests(LIMITS));
@@ -80,25 +80,33 @@ test("a client that has a hundred waiting is told to come again", async () => {
   expect(await asked.at(-1)).toEqual({ ok: false, error: { kind: "rate-limited", retryAfterSeconds: 5 } });
 });
 
-test("one client has more places while nobody else asks for anything, be it small", async () => {
+test("one client has another place while nobody else asks for anything, and takes it from nobody", async () => {
   let nowMs = 0;
-  const callers = new LastCallers(() => nowMs);
-  const limits = { held: { atOnce: 8, perClient: 4 }, working: { atOnce: 3, perClient: 1, alone: 2 } };
-  const { ask, begun, settle, end } = bench(new HeavyRequests(limits, callers));
+  const limits = { held: { atOnce: 8, perClient: 4 }, working: { atOnce: 2, perClient: 1, moreAlone: 1 } };
+  const { ask, begun, settle, end } = bench(new HeavyRequests(limits, new LastCallers(() => nowMs)));
   for (const name of ["a1", "a2", "a3"]) void ask("a", name);
   await settle();
   expect(begun).toEqual(["a1", "a2"]);
-  void ask("b", "small", {});
+  void ask("b", "b1");
+  await settle();
+  expect(begun).toEqual(["a1", "a2", "b1"]);
   await end("a1");
-  expect(begun).toEqual(["a1", "a2", "small"]);
+  expect(begun).toEqual(["a1", "a2", "b1"]);
   await end("a2");
-  expect(begun).toEqual(["a1", "a2", "small", "a3"]);
+  expect(begun).toEqual(["a1", "a2", "b1", "a3"]);
+  // Longer than others are waited for: b is there as long as its call.
+  nowMs += 20_000;
   void ask("a", "a4");
   await settle();
-  expect(begun).not.toContain("a4");
+  await end("b1");
+  await end("a3");
+  expect(begun.slice(4)).toEqual(["a4"]);
+  void ask("b", "b2");
+  await settle();
+  expect(begun.slice(4)).toEqual(["a4", "b2"]);
+  await end("b2");
   nowMs += 5_001;
   void ask("a", "a5");
   await settle();
-  await end("a3");
-  expect(begun.slice(4)).toEqual(["a4", "a5"]);
+  expect(begun.slice(6)).toEqual(["a5"]);
 });

@@ -1,20 +1,28 @@
 import { expect, test } from "vitest";
 import { LastCallers } from "../../../../services/platform/http/last-callers.ts";
 
-test("a client is the only one until 5 s after each request of any other", () => {
+test("a client is the only one from 5 s after the last request of any other has ended", () => {
   let nowMs = 1_000;
   const callers = new LastCallers(() => nowMs);
+  const ask = (client: string) => {
+    callers.begin(client);
+    callers.end(client);
+  };
   expect(callers.isAlone("a")).toBe(true);
-  callers.note("a");
+  ask("a");
   expect([callers.isAlone("a"), callers.isAlone("b")]).toEqual([true, false]);
   nowMs += 1_000;
-  callers.note("b");
+  callers.begin("b");
   expect([callers.isAlone("a"), callers.isAlone("b"), callers.isAlone("c")]).toEqual([false, false, false]);
-  callers.note("b");
-  nowMs += 4_500;
-  callers.note("b");
+  nowMs += 60_000;
   expect([callers.isAlone("a"), callers.isAlone("b")]).toEqual([false, true]);
-  callers.note("a");
+  ask("a");
+  callers.end("b");
+  nowMs += 4_500;
+  ask("b");
+  ask("a");
+  expect([callers.isAlone("a"), callers.isAlone("b")]).toEqual([false, false]);
   nowMs += 5_001;
-  expect([callers.isAlone("a"), callers.isAlone("b")]).toEqual([true, true]);
+  ask("a");
+  expect([callers.isAlone("a"), callers.isAlone("b")]).toEqual([true, false]);
 });
