@@ -20,12 +20,14 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { Worker } from "node:worker_threads";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { start as startDelivery } from "../../services/delivery/main.ts";
 import { start as startMailApi } from "../../services/mail-api/main.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { makeLogger } from "../../services/platform/observability/logger.ts";
+import { programFile, programRunner } from "../../services/platform/package-folder.ts";
 import { type Db, openDb, openListenConnection } from "../../services/platform/postgres/db.ts";
 import { openEmbeddedPostgres } from "../../services/platform/postgres/embedded-postgres.ts";
 import { migrate } from "../../services/platform/postgres/migrations.ts";
@@ -90,6 +92,7 @@ async function serve(name: string): Promise<void> {
   const url = config.value.databaseUrl as string;
   const connections = config.value.databaseConnections;
   const db = openDb(url, { connections, name, byIndex: name === "delivery" });
+  const secrets = { keys: KEY_RING.format(KEY_RING.purposes), databaseUrl: url };
   const service = await SERVICES[name]!({
     config: config.value,
     keyRing: KEY_RING,
@@ -99,6 +102,12 @@ async function serve(name: string): Promise<void> {
     observe: ({ level, ...event }) => {
       if (level === "error") process.stderr.write(`${JSON.stringify(event)} ${"err" in event ? event.err : ""}\n`);
     },
+    openLargeRequests: () =>
+      new Worker(programRunner, {
+        argv: [programFile("cli/service-thread")],
+        workerData: { name, secrets },
+        env: { ...process.env, PALOMAR_SECRET: "" },
+      }),
     openListenConnection: () => openListenConnection(url, name),
     addressOf: async () => "http://track.example.org",
   });
