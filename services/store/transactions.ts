@@ -14,16 +14,15 @@ export class Overtaken extends Error {}
  * contact, delivery, partition, what is counted of an instance.
  */
 export async function inTransaction<T>(db: Db, run: (transaction: Transaction) => Promise<T>): Promise<T> {
-  let overtakenMs = Number.POSITIVE_INFINITY;
+  let overtakenMs: number | undefined;
   for (let failures = 0; ; ) {
     try {
       return await db.transaction(run);
     } catch (error) {
       // Each time another transaction has committed: of many that run beside each other each has its turn.
       if (error instanceof Overtaken) {
-        const nowMs = performance.now();
-        overtakenMs = Math.min(overtakenMs, nowMs);
-        if (nowMs - overtakenMs < OVERTAKEN_MS) continue;
+        overtakenMs ??= performance.now();
+        if (performance.now() - overtakenMs < OVERTAKEN_MS) continue;
       }
       failures += 1;
       if (!isTransient(error) || failures === MOST_TRIES) throw error;

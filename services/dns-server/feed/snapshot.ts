@@ -67,8 +67,8 @@ export class ZoneDatabaseSnapshot {
   }
 
   /**
-   * Fills a zone database that nobody is answered from yet from the file, as far as the zones are not too old: like a secondary, a zone is answered
-   * for no longer than its SOA's EXPIRE after it was last known to be right (RFC 1034 §4.3.5).
+   * Fills a zone database that nobody is answered from yet from the file, as far as the zones are not too old: like a
+   * secondary's, a zone is answered for no longer than its SOA's EXPIRE after it was last known to be right (RFC 1034 §4.3.5).
    * @returns whether there is a zone database now
    */
   async load(): Promise<boolean> {

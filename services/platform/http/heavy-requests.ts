@@ -52,24 +52,15 @@ export class HeavyRequests {
   ): Promise<Result<T, Refusal>> {
     this.#callers.begin(client);
     try {
-      return await this.#runInTurn(client, request, read, work);
+      if (!isHeavyRequest(request)) return await readThen(read, work);
+      if (this.#held.waitingOf(client) >= MOST_WAITING) {
+        return refuse({ kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS });
+      }
+      // A body stays in memory until its work is done.
+      return await this.#held.run(client, () => readThen(read, (body) => this.#working.run(client, () => work(body))));
     } finally {
       this.#callers.end(client);
     }
-  }
-
-  async #runInTurn<Body, T>(
-    client: string,
-    request: IncomingMessage,
-    read: () => Promise<Result<Body, Refusal>>,
-    work: (body: Body) => Promise<Result<T, Refusal>>,
-  ): Promise<Result<T, Refusal>> {
-    if (!isHeavyRequest(request)) return readThen(read, work);
-    if (this.#held.waitingOf(client) >= MOST_WAITING) {
-      return refuse({ kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS });
-    }
-    // A body stays in memory until its work is done.
-    return this.#held.run(client, () => readThen(read, (body) => this.#working.run(client, () => work(body))));
   }
 }
 
