@@ -1,3 +1,4 @@
+import { Counts } from "../core/counts.ts";
 import type { DomainGroups } from "../core/mail/address-group.ts";
 import { recentMap } from "../core/recent-map.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -92,7 +93,7 @@ export class TrafficShaping {
   readonly #pace: LearntPace | undefined;
   readonly #sources: ReadonlyMap<string, readonly string[]>;
   /** Lots being delivered, with the number of their partitions. */
-  readonly #active = new Map<string, number>();
+  readonly #active = new Counts<string>();
   readonly #rates = new Map<string, SharedRate>();
   /** Lots that messages had to take leave for. */
   readonly #paced = recentMap<string, true>(MOST_LEARNT);
@@ -129,13 +130,11 @@ export class TrafficShaping {
   }
 
   begin(lot: string): void {
-    this.#active.set(lot, (this.#active.get(lot) ?? 0) + 1);
+    this.#active.add(lot, 1);
   }
 
   end(lot: string): void {
-    const left = (this.#active.get(lot) ?? 1) - 1;
-    if (left === 0) this.#active.delete(lot);
-    else this.#active.set(lot, left);
+    this.#active.add(lot, -1);
   }
 
   /** Takes note of the exchangers of a lot's destination: it shares the limits of a provider that all of them are of. */
@@ -162,7 +161,8 @@ export class TrafficShaping {
     for (const [share, { limit }] of this.#rates) if (limit.isFull()) this.#rates.delete(share);
     for (const lot of [...this.#paced.keys()]) if (this.#leaveFor(lot) === undefined) this.#paced.delete(lot);
     const limited = [...this.#rates.values()].flatMap(({ lots }) => [...lots]);
-    const lots = new Set([...this.#active.keys(), ...limited, ...this.#paced.keys(), ...this.#hosted.keys()]);
+    const active = [...this.#active].map(([lot]) => lot);
+    const lots = new Set([...active, ...limited, ...this.#paced.keys(), ...this.#hosted.keys()]);
     const sessions = new Map<string, number>();
     for (const [lot, count] of this.#active) {
       const share = this.#shareOf(lot);

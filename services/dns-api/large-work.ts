@@ -1,3 +1,4 @@
+import { Counts } from "../core/counts.ts";
 import type { ZoneFileSize } from "../core/dns/zone-file/size.ts";
 import type { ZoneBounds } from "../core/dns/zone-file/zone-file.ts";
 import type { Refusal } from "../core/refusal.ts";
@@ -85,7 +86,7 @@ export class LargeWork {
   /** By caller, in the order of their next turn. */
   readonly #queues = new Map<string, Waiting[]>();
   /** Large works of each caller, those that wait included. */
-  readonly #large = new Map<string, number>();
+  readonly #large = new Counts<string>();
 
   constructor(budgetOctets: number = BUDGET_OCTETS) {
     this.#budget = budgetOctets;
@@ -95,15 +96,14 @@ export class LargeWork {
   async enter({ key, mostLarge, tooMuch }: Worker, weight: number): Promise<Result<() => void, Refusal>> {
     if (weight < SMALL_OCTETS) return ok(() => {});
     const isLarge = weight >= LARGE_OCTETS;
-    const large = this.#large.get(key) ?? 0;
-    if (isLarge && large >= mostLarge) return refuse(tooMuch());
-    if (isLarge) this.#large.set(key, large + 1);
+    if (isLarge && this.#large.of(key) >= mostLarge) return refuse(tooMuch());
+    if (isLarge) this.#large.add(key, 1);
     const share = Math.min(weight, this.#budget);
     if (this.#queues.size > 0 || !this.#hasRoom(share)) await this.#wait(key, share);
     else this.#used += share;
     return ok(() => {
       this.#used -= share;
-      if (isLarge) this.#countDown(key);
+      if (isLarge) this.#large.add(key, -1);
       this.#letIn();
     });
   }
@@ -144,12 +144,6 @@ export class LargeWork {
       if (queue.length > 1) this.#queues.set(key, queue.slice(1));
       proceed();
     }
-  }
-
-  #countDown(key: string): void {
-    const left = (this.#large.get(key) ?? 1) - 1;
-    if (left === 0) this.#large.delete(key);
-    else this.#large.set(key, left);
   }
 }
 

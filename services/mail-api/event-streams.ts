@@ -1,4 +1,5 @@
 import { Readable } from "node:stream";
+import { Counts } from "../core/counts.ts";
 import { invalidField, type Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { FullEvents, FullToldJson } from "../operations/mail/told-events.ts";
@@ -55,7 +56,7 @@ export class EventStreams {
   readonly #limits: StreamLimits;
   readonly #watches: FeedWatches;
   readonly #open = new Set<Readable>();
-  readonly #openOf = new Map<number, number>();
+  readonly #openOf = new Counts<number>();
 
   constructor(options: EventStreamOptions, limits: Partial<StreamLimits> = {}) {
     this.#options = options;
@@ -67,18 +68,18 @@ export class EventStreams {
   async open(instance: Instance, { after, ...selection }: StreamRequest): Promise<Result<Readable, Refusal>> {
     const refusal = this.#refusalOf(instance.id);
     if (refusal) return refuse(refusal);
-    this.#count(instance.id, 1);
+    this.#openOf.add(instance.id, 1);
     try {
       await keepForStreams(this.#options.db, instance.id);
       const watching = await this.#watches.watch(instance.id);
       if (after !== undefined && after > watching.position) {
         watching.end();
-        this.#count(instance.id, -1);
+        this.#openOf.add(instance.id, -1);
         return refuse(invalidField("Last-Event-ID", "no-event-id"));
       }
       return ok(this.#readableOf(instance, { after: after ?? watching.position, ...selection }, watching));
     } catch (error) {
-      this.#count(instance.id, -1);
+      this.#openOf.add(instance.id, -1);
       throw error;
     }
   }
@@ -91,16 +92,10 @@ export class EventStreams {
 
   #refusalOf(instanceId: number): Refusal | undefined {
     const { most, mostOfInstance } = this.#limits;
-    if ((this.#openOf.get(instanceId) ?? 0) >= mostOfInstance) {
+    if (this.#openOf.of(instanceId) >= mostOfInstance) {
       return { kind: "rate-limited", retryAfterSeconds: RETRY_MS / 1_000 };
     }
     return this.#open.size >= most ? { kind: "unavailable" } : undefined;
-  }
-
-  #count(instanceId: number, more: 1 | -1): void {
-    const left = (this.#openOf.get(instanceId) ?? 0) + more;
-    if (left === 0) this.#openOf.delete(instanceId);
-    else this.#openOf.set(instanceId, left);
   }
 
   #readableOf(instance: Instance, from: FeedSelection & { readonly after: number }, watching: Watching): Readable {
@@ -119,7 +114,7 @@ export class EventStreams {
         wanted?.();
         watching.end();
         this.#open.delete(readable);
-        this.#count(instance.id, -1);
+        this.#openOf.add(instance.id, -1);
         observe({ kind: "event-stream-ended", instanceId: instance.id, why });
         done(error);
       },

@@ -1,4 +1,5 @@
 import type { Socket } from "node:net";
+import { Counts } from "../core/counts.ts";
 import { isLoopback } from "./http/limits.ts";
 import { sourceOf } from "./lookups/address-blocks.ts";
 
@@ -6,7 +7,7 @@ import { sourceOf } from "./lookups/address-blocks.ts";
 export class ConnectionCounts {
   readonly #most: number;
   readonly #limitLoopback: boolean;
-  readonly #open = new Map<string, number>();
+  readonly #open = new Counts<string>();
   /** What is counted, and for which client. */
   readonly #counted = new WeakMap<Socket, string>();
 
@@ -19,8 +20,7 @@ export class ConnectionCounts {
   /** Counts one more. @returns by how many its client is beyond its share with it */
   enter(counted: Socket, address: string): number {
     const source = sourceOf(address);
-    const open = (this.#open.get(source) ?? 0) + 1;
-    this.#open.set(source, open);
+    const open = this.#open.add(source, 1);
     this.#counted.set(counted, source);
     const exempt = !this.#limitLoopback && isLoopback(address);
     return exempt ? 0 : Math.max(0, open - this.#most);
@@ -31,8 +31,6 @@ export class ConnectionCounts {
     const source = this.#counted.get(counted);
     if (source === undefined) return;
     this.#counted.delete(counted);
-    const open = this.#open.get(source)! - 1;
-    if (open > 0) this.#open.set(source, open);
-    else this.#open.delete(source);
+    this.#open.add(source, -1);
   }
 }

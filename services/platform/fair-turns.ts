@@ -1,3 +1,5 @@
+import { Counts } from "../core/counts.ts";
+
 /** How much is done at once. */
 export interface TurnLimits {
   /** Of everybody together. */
@@ -15,7 +17,7 @@ export interface TurnLimits {
 export class FairTurns {
   readonly #limits: TurnLimits;
   /** Work under way, by client. */
-  readonly #running = new Map<string, number>();
+  readonly #running = new Counts<string>();
   /** Those who wait, by client; the client that was served last stands last. */
   readonly #waiting = new Map<string, (() => void)[]>();
   /** Places of everybody that are taken. */
@@ -44,7 +46,7 @@ export class FairTurns {
 
   #hasRoom(client: string): boolean {
     const { atOnce, perClient, more } = this.#limits;
-    const running = this.#running.get(client) ?? 0;
+    const running = this.#running.of(client);
     if (running < perClient) return this.#total < atOnce;
     return running < perClient + (more?.(client) ?? 0);
   }
@@ -73,15 +75,10 @@ export class FairTurns {
   }
 
   #begin(client: string): void {
-    const running = (this.#running.get(client) ?? 0) + 1;
-    if (running <= this.#limits.perClient) this.#total += 1;
-    this.#running.set(client, running);
+    if (this.#running.add(client, 1) <= this.#limits.perClient) this.#total += 1;
   }
 
   #end(client: string): void {
-    const left = this.#running.get(client)! - 1;
-    if (left < this.#limits.perClient) this.#total -= 1;
-    if (left === 0) this.#running.delete(client);
-    else this.#running.set(client, left);
+    if (this.#running.add(client, -1) < this.#limits.perClient) this.#total -= 1;
   }
 }

@@ -69,6 +69,28 @@ test("sends that come together share transactions, and each has its own batch, m
   expect(await database.db("batches").countDistinct("created_at")).not.toEqual([{ count: 60 }]);
 });
 
+test("large sends of one instance take turns, in a transaction of their caller's as well", async () => {
+  const sends = new SendQueue(database.db, { atOnce: 2, perClient: 1 });
+  const large = makeSend("first@example.net", {
+    recipients: Array.from({ length: 501 }, (_, n) => makeSend(`turn${n}@example.net`).recipients[0]!),
+  });
+  let underWay = 0;
+  let most = 0;
+  const outcomes = await Promise.all([
+    ...[1, 2].map(() =>
+      sends.acceptAlone(large, async (transaction) => {
+        most = Math.max(most, ++underWay);
+        const [outcome] = await acceptSends(transaction, [large]);
+        underWay -= 1;
+        return outcome!;
+      }),
+    ),
+    sends.accept(large),
+  ]);
+  expect(outcomes.map((outcome) => accepted(outcome).sent)).toEqual([501, 501, 501]);
+  expect(most).toBe(1);
+});
+
 test("one that cannot be accepted fails alone, and leaves nothing", async () => {
   const sends = new SendQueue(database.db);
   const stranger = "00000000-0000-4000-8000-000000000000";

@@ -1,3 +1,5 @@
+import { Counts } from "../../core/counts.ts";
+
 /** What somebody took is half forgotten after this. */
 const HALF_LIFE_MS = 10_000;
 /** Less than this is nothing. */
@@ -19,7 +21,7 @@ export class FairTurns {
   readonly #mostAtOnce: number;
   readonly #nowMs: () => number;
   readonly #tookMs = new Map<number | null, number>();
-  readonly #underWay = new Map<number | null, number>();
+  readonly #underWay = new Counts<number | null>();
   #countedAtMs: number;
 
   /** @param nowMs a clock that only goes forward */
@@ -33,7 +35,7 @@ export class FairTurns {
   next<Work extends Waiting>(waiting: Work[]): Work | undefined {
     let best = -1;
     for (const [index, work] of waiting.entries()) {
-      if ((this.#underWay.get(work.company) ?? 0) >= this.#mostAtOnce) continue;
+      if (this.#underWay.of(work.company) >= this.#mostAtOnce) continue;
       if (best < 0 || this.#isBefore(work, waiting[best]!)) best = index;
     }
     return best < 0 ? undefined : waiting.splice(best, 1)[0];
@@ -42,13 +44,11 @@ export class FairTurns {
   /** Does what one turn is for, and counts what it took. */
   async run(company: number | null, work: () => Promise<void>): Promise<void> {
     const from = this.#nowMs();
-    this.#underWay.set(company, (this.#underWay.get(company) ?? 0) + 1);
+    this.#underWay.add(company, 1);
     try {
       await work();
     } finally {
-      const left = this.#underWay.get(company)! - 1;
-      if (left === 0) this.#underWay.delete(company);
-      else this.#underWay.set(company, left);
+      this.#underWay.add(company, -1);
       this.#forget();
       this.#tookMs.set(company, (this.#tookMs.get(company) ?? 0) + this.#nowMs() - from);
     }

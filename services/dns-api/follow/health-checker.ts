@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Counter, Gauge } from "prom-client";
+import { Counts } from "../../core/counts.ts";
 import type { Sentence } from "../../core/sentences.ts";
 import type { Clock } from "../../platform/clock.ts";
 import { followPolicy } from "../../platform/config/follow-policy.ts";
@@ -92,7 +93,7 @@ export class HealthChecker {
   #share: { readonly place: number; readonly of: number } | undefined;
   #lastSlot: number;
   #underWay = 0;
-  readonly #underWayOf = new Map<string, number>();
+  readonly #underWayOf = new Counts<string>();
 
   constructor(options: HealthCheckerOptions) {
     this.#options = options;
@@ -235,14 +236,12 @@ export class HealthChecker {
 
   /** Members that are silent hold up those of their own company alone. */
   #hasRoom(tenant: string): boolean {
-    return this.#underWay < policy.atOnce && (this.#underWayOf.get(tenant) ?? 0) < policy.aTenantAtOnce;
+    return this.#underWay < policy.atOnce && this.#underWayOf.of(tenant) < policy.aTenantAtOnce;
   }
 
   #count(tenant: string, by: number): void {
     this.#underWay += by;
-    const count = (this.#underWayOf.get(tenant) ?? 0) + by;
-    if (count === 0) this.#underWayOf.delete(tenant);
-    else this.#underWayOf.set(tenant, count);
+    this.#underWayOf.add(tenant, by);
   }
 
   #judge(run: Run, fault: Sentence | undefined): void {

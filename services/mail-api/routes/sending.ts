@@ -10,7 +10,6 @@ import { sendRefusal } from "../../operations/mail/send-refusal.ts";
 import type { Clock } from "../../platform/clock.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";
-import { announceMail } from "../../store/mail/queue/queue.ts";
 import {
   answerCall,
   type Claim,
@@ -19,7 +18,6 @@ import {
   type IdempotentCall,
   withdrawCall,
 } from "../../store/mail/sends/idempotency.ts";
-import { inTransaction } from "../../store/transactions.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 import { batchEndpoints } from "./sending-batch.ts";
@@ -134,7 +132,7 @@ async function acceptCall({ services, sends }: Sending, call: Call, key: Idempot
   if (verdict?.action === "refuse" && verdict.scan === undefined) return refuse({ kind: "unavailable" });
   const accepted = ok({ ...read.value, ...(verdict && { verdict }) });
   if (key === undefined) return toOutcome(await sends.accept(accepted.value), services.clock);
-  const answer = await inTransaction<Outcome>(services.db, async (transaction) => {
+  return sends.acceptAlone<Outcome>(accepted.value, async (transaction) => {
     // Another process may have answered while this one was fetching.
     const claim = await claimCall<SentReply>(transaction, key);
     if (claim.kind !== "new") return answerAgain(claim);
@@ -144,8 +142,6 @@ async function acceptCall({ services, sends }: Sending, call: Call, key: Idempot
     else await withdrawCall(transaction, key);
     return answer;
   });
-  await announceMail(services.db).catch(() => {}); // the workers look by themselves before long
-  return answer;
 }
 
 function answerAgain(known: Exclude<Claim<SentReply>, { kind: "new" }>): Outcome {

@@ -2,11 +2,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { FairTurns, type TurnLimits } from "../../platform/fair-turns.ts";
 import type { WithinSpan } from "../../platform/observability/tracer.ts";
 import { keepSpan, traced } from "../../platform/observability/tracing.ts";
-import type { Db } from "../../platform/postgres/db.ts";
+import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import { announceMail } from "../../store/mail/queue/queue.ts";
 import { sizeOf } from "../../store/mail/sends/messages.ts";
 import { allowManyRows, inTransaction } from "../../store/transactions.ts";
-import { acceptSends, type Send, type SendOutcome } from "./accept-sends.ts";
+import { acceptSend, acceptSends, type Send, type SendOutcome } from "./accept-sends.ts";
 
 /** Of one transaction: above this a failure would be too much to do again, and the others would wait for too long. */
 const MOST_RECIPIENTS = 500;
@@ -18,8 +18,6 @@ const BETWEEN_NOTICES_MS = 20;
 
 interface WaitingSend {
   readonly send: Send;
-  /** It has a transaction of its own. */
-  readonly isLarge: boolean;
   readonly withinSpan: WithinSpan;
   resolve(outcome: SendOutcome): void;
   reject(error: unknown): void;
@@ -47,28 +45,39 @@ export class SendQueue {
 
   /** Resolves when the send is durable, or refused; the workers are told then. @throws what `acceptSend` does */
   accept(send: Send): Promise<SendOutcome> {
+    if (isLargeSend(send)) return this.acceptAlone(send, (transaction) => acceptSend(transaction, send));
     return new Promise((resolve, reject) => {
-      const isLarge = sizeOf(send.content) > MOST_OCTETS || recipientsOf(send) > MOST_RECIPIENTS;
-      const waiting = { send: traced(send), isLarge, withinSpan: keepSpan(), resolve, reject };
-      if (isLarge) {
-        void this.#large.run(String(send.instanceId), () => this.#acceptAndTell([waiting]));
-        return;
-      }
-      this.#waiting.push(waiting);
+      this.#waiting.push({ send: traced(send), withinSpan: keepSpan(), resolve, reject });
       if (!this.#working) void this.#work();
     });
+  }
+
+  /**
+   * As {@link accept}, in a transaction that is the caller's alone, when it is the instance's turn where the send is large.
+   * @param work what is done in it, which comes to `acceptSend`
+   */
+  async acceptAlone<T>(send: Send, work: (transaction: Transaction) => Promise<T>): Promise<T> {
+    const isLarge = isLargeSend(send);
+    const accept = () =>
+      inTransaction(this.#db, async (transaction) => {
+        if (isLarge) await allowManyRows(transaction);
+        return work(transaction);
+      });
+    const outcome = isLarge ? await this.#large.run(String(send.instanceId), accept) : await accept();
+    this.#hasNews();
+    return outcome;
   }
 
   async #work(): Promise<void> {
     this.#working = true;
     while (this.#waiting.length > 0) {
-      await this.#acceptAndTell(this.#takeNext());
+      await this.#acceptTogether(this.#takeNext());
+      this.#hasNews();
     }
     this.#working = false;
   }
 
-  async #acceptAndTell(together: readonly WaitingSend[]): Promise<void> {
-    await this.#acceptTogether(together);
+  #hasNews(): void {
     this.#untold = true;
     if (!this.#telling) void this.#tell();
   }
@@ -102,10 +111,7 @@ export class SendQueue {
       const sends = together.map(({ send }) => send);
       // Of those that share it, the first one's trace shows the transaction.
       const outcomes = await together[0]!.withinSpan(() =>
-        inTransaction(this.#db, async (transaction) => {
-          if (together.some(({ isLarge }) => isLarge)) await allowManyRows(transaction);
-          return acceptSends(transaction, sends);
-        }),
+        inTransaction(this.#db, (transaction) => acceptSends(transaction, sends)),
       );
       for (const [index, { resolve }] of together.entries()) resolve(outcomes[index]!);
     } catch (error) {
@@ -114,6 +120,10 @@ export class SendQueue {
       else for (const waiting of together) await this.#acceptTogether([waiting]);
     }
   }
+}
+
+function isLargeSend(send: Send): boolean {
+  return sizeOf(send.content) > MOST_OCTETS || recipientsOf(send) > MOST_RECIPIENTS;
 }
 
 function recipientsOf({ recipients, copies }: Send): number {

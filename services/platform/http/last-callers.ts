@@ -1,3 +1,5 @@
+import { Counts } from "../../core/counts.ts";
+
 /** A client counts as the only one when no other has had a request under way for so long, in ms. */
 const QUIET_MS = 5_000;
 
@@ -5,7 +7,7 @@ const QUIET_MS = 5_000;
 export class LastCallers {
   readonly #nowMs: () => number;
   /** Requests under way, by client. */
-  readonly #underWay = new Map<string, number>();
+  readonly #underWay = new Counts<string>();
   #latest: string | undefined;
   #latestAtMs = Number.NEGATIVE_INFINITY;
   /** Of the last client before the latest. */
@@ -17,21 +19,19 @@ export class LastCallers {
 
   /** Notes that a request has come. */
   begin(client: string): void {
-    this.#underWay.set(client, (this.#underWay.get(client) ?? 0) + 1);
+    this.#underWay.add(client, 1);
     this.#note(client);
   }
 
   /** Notes that it has been answered. */
   end(client: string): void {
-    const left = this.#underWay.get(client)! - 1;
-    if (left === 0) this.#underWay.delete(client);
-    else this.#underWay.set(client, left);
+    this.#underWay.add(client, -1);
     this.#note(client);
   }
 
   /** Whether nobody else has asked for a while. */
   isAlone(client: string): boolean {
-    if (this.#underWay.size > (this.#underWay.has(client) ? 1 : 0)) return false;
+    if (this.#underWay.size > (this.#underWay.of(client) > 0 ? 1 : 0)) return false;
     const lastOtherAtMs = client === this.#latest ? this.#formerAtMs : this.#latestAtMs;
     return this.#nowMs() - lastOtherAtMs > QUIET_MS;
   }

@@ -1,4 +1,5 @@
 import { Readable } from "node:stream";
+import { Counts } from "../../core/counts.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { RawReply } from "./endpoint.ts";
@@ -41,7 +42,7 @@ export interface StreamFor {
 }
 
 const streams: Record<Held, number> = { connection: 0, memory: 0, page: 0 };
-const streamsOf = new Map<string, number>();
+const streamsOf = new Counts<string>();
 
 /**
  * A reply out of pieces. A small one is sent as one; of a large one, the rest is made as the client reads. It begins only
@@ -101,7 +102,7 @@ export function exportReply(
 }
 
 function refusalOf({ callerKey, holds }: StreamFor): Refusal | undefined {
-  if ((streamsOf.get(callerKey) ?? 0) >= MOST_PER_CALLER) {
+  if (streamsOf.of(callerKey) >= MOST_PER_CALLER) {
     return { kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS };
   }
   return streams[holds] >= MOST_STREAMS[holds] ? { kind: "unavailable" } : undefined;
@@ -109,9 +110,7 @@ function refusalOf({ callerKey, holds }: StreamFor): Refusal | undefined {
 
 function count({ callerKey, holds }: StreamFor, more: 1 | -1): void {
   streams[holds] += more;
-  const left = (streamsOf.get(callerKey) ?? 0) + more;
-  if (left === 0) streamsOf.delete(callerKey);
-  else streamsOf.set(callerKey, left);
+  streamsOf.add(callerKey, more);
 }
 
 type Making = Pick<AsyncGenerator<string>, "next" | "return">;

@@ -1,3 +1,4 @@
+import { Counts } from "../../core/counts.ts";
 import { recentMap } from "../../core/recent-map.ts";
 
 /** Which webhook. */
@@ -31,7 +32,7 @@ const MOST_REMEMBERED = 10_000;
 export class WebhookPlaces {
   #taken = 0;
   #troubled = 0;
-  readonly #ofInstance = new Map<number, number>();
+  readonly #ofInstance = new Counts<number>();
   readonly #slow = recentMap<string, WebhookName>(MOST_REMEMBERED);
 
   /** @returns undefined where there are none */
@@ -58,8 +59,6 @@ export class WebhookPlaces {
   #count(instanceId: number, places: number, troubled: number): void {
     this.#taken += places;
     this.#troubled += troubled;
-    const own = (this.#ofInstance.get(instanceId) ?? 0) + places;
-    if (own === 0) this.#ofInstance.delete(instanceId);
-    else this.#ofInstance.set(instanceId, own);
+    this.#ofInstance.add(instanceId, places);
   }
 }
