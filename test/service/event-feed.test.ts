@@ -6,6 +6,7 @@ import { recordEvents } from "../../services/store/mail/events/events.ts";
 import { withdrawBatch } from "../../services/store/mail/queue/queue-stops.ts";
 import {
   findFeedPosition,
+  forgetDeliveries,
   keepForStreams,
   placeEvents,
   readFeed,
@@ -23,7 +24,7 @@ import {
 } from "../../services/store/mail/tracking/webhooks.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
-import { queuedDeliveries } from "../support/spread-tables.ts";
+import { listWaiting, queuedDeliveries } from "../support/spread-tables.ts";
 import { storeOutcomes } from "../support/store-outcomes.ts";
 
 let api: TestMailApi;
@@ -106,6 +107,28 @@ describe("the feed", () => {
     }
     await placing;
     expect(told).toEqual(rows.map((_: unknown, index: number) => from + index + 1));
+  });
+
+  test("goes on where events are erased while they are given places", async () => {
+    await keepForStreams(api.db, api.north.id);
+    const { ids } = await send("gone@feed.test", "stays@feed.test", "too@feed.test");
+    const from = await placeEvents(api.db, api.north.id, 0);
+    await store(...ids.map((id) => outcome(id, "delivered", 1)));
+    const erasure = await api.db.transaction();
+    await forgetDeliveries(erasure, api.north.id, ids.slice(0, 1));
+    const placing = placeEvents(api.db, api.north.id, 0);
+    await expect.poll(() => listWaiting(api.db)).not.toEqual([]);
+    await erasure.commit();
+    expect(await placing).toBe(from + 3);
+    await store(...(await send("later@feed.test")).ids.map((id) => outcome(id, "delivered", 1)));
+    await placeEvents(api.db, api.north.id, 0);
+    const { events } = await read(from);
+    expect(events.map(({ email }) => email)).toEqual([
+      "stays@feed.test",
+      "too@feed.test",
+      "later@feed.test",
+      "later@feed.test",
+    ]);
   });
 
   test("has nothing where nobody listens, and costs no row", async () => {

@@ -76,7 +76,7 @@ export async function placeEvents(db: Db, instanceId: number, settleSeconds: num
       [instanceId],
     );
     if (feed === undefined) return findFeedPosition(transaction, instanceId);
-    const [placed] = await queryRows<{ count: number }>(
+    const [placed] = await queryRows<{ last: number | null }>(
       transaction,
       `with due as (
          select serial, row_number() over (order by at, serial) as place from (
@@ -86,13 +86,14 @@ export async function placeEvents(db: Db, instanceId: number, settleSeconds: num
          ) as oldest
        ), placed as (
          update webhook_events e set position = $4::bigint + due.place from due
-         where e.instance_id = $1 and e.serial = due.serial and e.position is null returning 1
+         where e.instance_id = $1 and e.serial = due.serial and e.position is null returning e.position
        )
-       select count(*)::int as count from placed`,
+       select max(position) as last from placed`,
       [instanceId, settleSeconds, MOST_AT_ONCE, feed.position],
     );
-    if (placed!.count === 0) return feed.position;
-    const position = feed.position + placed!.count;
+    // Of those that were to have places some may be gone: an erasure took them meanwhile.
+    const position = placed!.last;
+    if (position === null) return feed.position;
     await transaction("event_feeds").where({ instance_id: instanceId }).update({ position });
     return position;
   });
