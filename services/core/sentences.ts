@@ -255,6 +255,7 @@ export const SENTENCES = {
   "send-cancelled": "envio cancelado",
   "recipient-of-another-send": "destinatario ajeno al envio",
   "not-sent-yet": "todavia no enviado",
+  "copy-not-kept": "no hay copia de este mensaje",
   "sending-limit-reached": "limite de envios alcanzado: {allowed} por {grain} ({whose}), sigue {time}",
   "sending-limit-never":
     "mas destinatarios de los que caben en {days} dias, nunca se aceptara: {allowed} por {grain} ({whose})",
@@ -409,6 +410,8 @@ export const SENTENCES = {
   "key-too-easy": "is too easy to guess: an estimated {bits} bits of the {least} that it needs",
   "operators-without-scope": "operators have none",
   "html-or-url": "html and url exclude each other",
+  "file-name-needed": "must be a file with a name",
+  "utf-8": "must be UTF-8",
   "no-condition": "is no condition",
   "no-next": "is not the `next` of a page",
   "not-of-the-path": "is not the one of the path",

@@ -1,6 +1,7 @@
 import addressparser from "nodemailer/lib/addressparser";
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from "smtp-server";
 import { headerValue, type MimePart } from "../core/mail/bounce/mime.ts";
+import { fieldValue, normaliseLineEndings, splitMessage } from "../core/mail/message.ts";
 import { readMimeMessage } from "../platform/read-mime.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import { addSandboxMessages, countDeferral, type NewSandboxMessage } from "../store/mail/inbound/sandbox-messages.ts";
@@ -48,7 +49,7 @@ export function makeInbox({ config, db, observe }: ServiceContext, onStored: () 
     const octets = Buffer.concat(chunks);
     const root = await readMimeMessage(octets);
     const mailFrom = returnPathOf(session);
-    const messages = session.envelope.rcptTo.map(({ address }) => ({ ...describe(mailFrom, address, root), octets }));
+    const messages = session.envelope.rcptTo.map(({ address }) => describe(mailFrom, address, { root, octets }));
     await addSandboxMessages(db, messages);
     if (messages.some(({ reportDue }) => reportDue)) onStored();
   }
@@ -60,21 +61,32 @@ export function makeInbox({ config, db, observe }: ServiceContext, onStored: () 
   }
 }
 
-function describe(mailFrom: string, rcptTo: string, root: MimePart): Omit<NewSandboxMessage, "octets"> {
-  const header = (name: string) => withoutNul(headerValue(root, name).slice(0, MOST_HEADER_TEXT));
-  const authors = addressparser(header("from"), { flatten: true });
+function describe(
+  mailFrom: string,
+  rcptTo: string,
+  { root, octets }: { readonly root: MimePart; readonly octets: Buffer },
+): NewSandboxMessage {
   const behaviour = behaviourOf(rcptTo);
   const outcome = behaviour.kind === "take" ? behaviour.outcome : "accepted";
   return {
     mailFrom,
     rcptTo,
-    // A name that was decoded may have a comma.
-    sender: authors.find(({ address }) => address?.includes("@"))?.address ?? "",
-    subject: header("subject"),
+    sender: authorOf(octets),
+    subject: withoutNul(headerValue(root, "subject").slice(0, MOST_HEADER_TEXT)),
     outcome,
     // Nothing answers a message from the null sender (RFC 5321 §4.5.5).
     reportDue: outcome !== "accepted" && mailFrom !== "",
+    octets,
   };
+}
+
+/** The first author's address: encoded words are names, whatever they say (RFC 2047 §6.2), so they are not decoded. */
+function authorOf(octets: Buffer): string {
+  const field = splitMessage(normaliseLineEndings(octets)).fields.find(({ name }) => name === "from");
+  if (field === undefined) return "";
+  const text = Buffer.from(fieldValue(field), "latin1").toString("utf8").slice(0, MOST_HEADER_TEXT);
+  const authors = addressparser(withoutNul(text), { flatten: true });
+  return authors.find(({ address }) => address?.includes("@"))?.address ?? "";
 }
 
 /** PostgreSQL has no place for NUL in text. */

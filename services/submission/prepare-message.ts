@@ -34,10 +34,13 @@ export type MessageRefusal =
   | "malformed-author"
   | "foreign-author"
   | "too-many-authors"
+  | "doubled-field"
   | "too-many-hops";
 
 /** Blind recipients are nobody's business, a return path is the last hop's to write (RFC 5321 §4.4), and the token is ours. */
 const STRIPPED = new Set(["bcc", "resent-bcc", "return-path", "x-delivery-token"]);
+/** At most one each (RFC 5322 §3.6): of two a reader may show the one that was not looked at. */
+const SINGLE = new Set(["date", "reply-to", "to", "cc", "message-id", "in-reply-to", "references", "subject"]);
 /** More hops than this are a loop (RFC 5321 §6.3 asks for at least 100 less margin; real ways have under 20). */
 const MOST_HOPS = 50;
 /** Each has limits of its own that are looked up and counted. */
@@ -69,6 +72,8 @@ export function prepareMessage(
   if (authors.length > 1 && speakers.length === 0) return refuse("no-single-author");
   const mailboxes = [...authors, ...speakers].map((mailbox) => mailbox!);
   if (mailboxes.length > MOST_AUTHORS) return refuse("too-many-authors");
+  const names = fields.flatMap(({ name }) => (SINGLE.has(name) ? [name] : []));
+  if (new Set(names).size < names.length) return refuse("doubled-field");
   if (mailboxes.some(({ asciiDomain }) => !allowedDomains.has(asciiDomain))) return refuse("foreign-author");
 
   const senderDomain = authors[0]!.asciiDomain;
@@ -76,6 +81,10 @@ export function prepareMessage(
   if (named("date").length === 0) added.push(plainField("Date", headerDate(arrival.at)));
   if (named("message-id").length === 0) {
     added.push(plainField("Message-ID", `<${randomBytes(16).toString("hex")}@${senderDomain}>`));
+  }
+  // Readers take such a message for MIME all the same. A signature of the author's may cover that the field is not there.
+  if (named("mime-version").length === 0 && named("content-type").length > 0 && named("dkim-signature").length === 0) {
+    added.push(plainField("MIME-Version", "1.0"));
   }
   const kept = fields.filter(({ name }) => !STRIPPED.has(name));
   const message = { fields: [...added.map((raw): RawField => ({ name: "", raw })), ...kept], body };

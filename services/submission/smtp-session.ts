@@ -163,5 +163,6 @@ const REFUSALS: { readonly [refusal in MessageRefusal]: SmtpReply } = {
   "malformed-author": reply(550, "5.6.0", "an address in From or Sender is malformed"),
   "foreign-author": FOREIGN_DOMAIN,
   "too-many-authors": reply(550, "5.6.0", `the message must have at most ${MOST_AUTHORS} authors and senders`),
+  "doubled-field": reply(550, "5.6.0", "Date, Subject, To, Cc and the like may stand once each"),
   "too-many-hops": reply(554, "5.4.6", "too many hops"),
 };

@@ -1,8 +1,10 @@
 import { randomBytes } from "node:crypto";
 import { connect } from "node:net";
+import { createTransport } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { readBounceToken } from "../../services/core/mail/tokens.ts";
 import { interpret } from "../../services/operations/mail/interpret.ts";
+import { listSandboxMessages } from "../../services/store/mail/inbound/sandbox-messages.ts";
 import { type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { type SmtpSink, startSmtpSink } from "../support/smtp-sink.ts";
 import { eventually } from "../support/stack.ts";
@@ -158,4 +160,17 @@ describe("mailboxes of the sandbox", () => {
     expect(contacto.invalido).toBe(false);
     expect(contacto.eventos).toHaveLength(6);
   });
+});
+
+test("shows who a message is from, and not whom its author's name looks like", async () => {
+  const [host, port] = (await stack.context.addressOf("sandbox")).split(":");
+  const transport = createTransport({ host, port: Number(port), ignoreTLS: true });
+  const from = "=?utf-8?q?=3Cy=40other.example.org=3E?= <x@own.example.org>";
+  await transport.sendMail({
+    envelope: { from: "x@own.example.org", to: "named@two.example.net" },
+    raw: `From: ${from}\r\nSubject: x\r\n\r\nx\r\n`,
+  });
+  transport.close();
+  const messages = await listSandboxMessages(stack.context.db, { limit: 10_000 });
+  expect(messages.find(({ rcptTo }) => rcptTo === "named@two.example.net")?.sender).toBe("x@own.example.org");
 });

@@ -294,6 +294,24 @@ describe("send_one_form", () => {
     expect([refused.status, refused.body.on]).toEqual([413, "demasiado grande"]);
   });
 
+  test("leaves no file out without a word, and no octet that is not UTF-8", async () => {
+    const campana_id = String(await stack.addCampaign());
+    const fields = [
+      rawField("campana_id", campana_id),
+      rawField("contacto", EMAIL),
+      rawField("html_url", `${base}/page`),
+    ];
+    const unnamed = (type: string) =>
+      `Content-Disposition: form-data; name="attach1"; filename=""\r\nContent-Type: ${type}\r\n\r\n`;
+    for (const part of [rawField("attach1", "abc"), `${unnamed("text/plain")}abc`]) {
+      const { status, body } = await sendRawForm([...fields, part]);
+      expect([status, body.on]).toEqual([400, "attach1 invalido"]);
+    }
+    expect((await sendRawForm([...fields, unnamed("application/octet-stream")])).status).toBe(200);
+    const { status, body } = await sendRawForm([...fields, rawField("asunto", "\ufffd")]);
+    expect([status, body.on]).toEqual([400, "asunto invalido"]);
+  });
+
   test("refuses more files than it takes, rather than leave some out", async () => {
     const campana_id = String(await stack.addCampaign());
     const files = (count: number) =>

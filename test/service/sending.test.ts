@@ -340,6 +340,14 @@ describe("the archive", () => {
     expect((await stack.call("GET", "/eeid_info/x")).status).toBe(404);
   });
 
+  test("says so when a copy is there no more, or never will be", async () => {
+    const eeid = (await sendOne({ archive: true })).body.eeid;
+    await untilSent(eeid);
+    await stack.context.db("archived_messages").where({ eeid }).delete();
+    const { status, body } = await stack.call("GET", `/eeid_eml/${eeid}/ana@one.example.net`);
+    expect([status, body.on]).toEqual([404, "no hay copia de este mensaje"]);
+  });
+
   test("is a send's own: who joins an archived batch without it has none", async () => {
     const eeid = (await sendOne({ archive: true })).body.eeid;
     const joined = { contacto: { email: "joined@one.example.net" }, reuse_eeid: true, eeid };

@@ -134,6 +134,33 @@ describe("a submitted message", () => {
     transport.close();
   });
 
+  it("is refused when a field that stands once stands twice", async () => {
+    const transport = transportTo(implicit);
+    const envelope = { from: `a@${TEST_DOMAIN}`, to: "one@example.net" };
+    for (const doubled of ["Subject: a\r\nsubject: b", "Date: x\r\nDate: y", "To: a@b.test\r\nTo: c@d.test"]) {
+      const raw = `From: a@${TEST_DOMAIN}\r\n${doubled}\r\n\r\nx\r\n`;
+      await expect(transport.sendMail({ envelope, raw })).rejects.toThrow(/550 5\.6\.0 .* once each/);
+    }
+    transport.close();
+  });
+
+  it("is MIME where its author says what it has, and forgets the version", async () => {
+    const campaign = await stack.addCampaign({ desusc: "si" });
+    const { camp_apikey: pass } = (await stack.call("GET", `/campania_apikey?numid=${campaign}`)).body;
+    const transport = transportTo(implicit, { auth: { user: `test-${campaign}`, pass } });
+    const raw = `From: a@${TEST_DOMAIN}\r\nContent-Type: text/html\r\n\r\n<p>XYZDESUSCXYZ</p>\r\n`;
+    await transport.sendMail({ envelope: { from: `a@${TEST_DOMAIN}`, to: "html@example.net" }, raw });
+    transport.close();
+    const [arrived] = await eventually(
+      () => stack.inbox("html@example.net"),
+      (found) => found.length > 0,
+    );
+    const { headers, html } = await simpleParser(arrived!.octets);
+    expect(headers.get("mime-version")).toBe("1.0");
+    expect(html).toMatch(/http/);
+    expect(html).not.toContain("XYZDESUSCXYZ");
+  });
+
   it("leaves as 7-bit lines that say the same, signed as they are", async () => {
     const transport = transportTo(implicit);
     const latin1 = Buffer.from("caf\xe9 = \u0020\r\nFrom here\r\n", "latin1");

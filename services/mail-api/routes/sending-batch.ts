@@ -6,7 +6,7 @@ import { notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
-import { isArchivedFor, readArchivedMessage } from "../../store/mail/sends/archive.ts";
+import { type Archiving, findArchiving, readArchivedMessage } from "../../store/mail/sends/archive.ts";
 import { type Batch, type BatchContact, findBatch, listBatchContacts } from "../../store/mail/sends/batches.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
@@ -19,6 +19,11 @@ const STATE_NAMES: Readonly<Record<Batch["state"], string>> = {
 };
 
 const NOT_ARCHIVED = unacceptable("send-not-archived");
+const NO_COPY: { readonly [archiving in Archiving]: Refusal } = {
+  never: NOT_ARCHIVED,
+  awaited: notFound("not-sent-yet"),
+  over: notFound("copy-not-kept"),
+};
 
 const batchJson = z.object({
   envio_id: z.string(),
@@ -73,9 +78,8 @@ export function batchEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
         if (!address.ok) return refuse(unacceptable("email-invalid", { reason: address.error }));
         const octets = await readArchivedMessage(db, batch.value, address.value.key);
         if (octets !== undefined) return ok({ status: "ok" as const, msg: octets.toString("utf8") });
-        const archived = await isArchivedFor(db, batch.value, address.value);
-        if (archived === undefined) return refuse(unacceptable("recipient-of-another-send"));
-        return refuse(archived ? notFound("not-sent-yet") : NOT_ARCHIVED);
+        const archiving = await findArchiving(db, batch.value, address.value);
+        return refuse(archiving === undefined ? unacceptable("recipient-of-another-send") : NO_COPY[archiving]);
       },
     }),
   ];

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import busboy from "busboy";
 import { type Attachment, isContentType } from "../../core/mail/mime.ts";
-import { type Refusal, unacceptable } from "../../core/refusal.ts";
+import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { readPartHeaders } from "../../platform/read-mime.ts";
 import { MOST_ATTACHMENTS } from "./sending-fields.ts";
@@ -16,6 +16,8 @@ export interface SubmittedForm {
 const ATTACHMENT_FIELD = /^attach\d{1,2}$/;
 const MOST_FIELDS = 50;
 const MOST_PARTS = MOST_FIELDS + MOST_ATTACHMENTS;
+/** What a decoder puts for octets that are none of the character set. */
+const REPLACEMENT = "\ufffd";
 const UNREADABLE = unacceptable("form-invalid");
 
 /**
@@ -49,6 +51,8 @@ export async function readForm(
     incoming.once("aborted", () => give(refuse(UNREADABLE)));
     parser.on("field", (name, value, { valueTruncated }) => {
       if (valueTruncated) give(refuse({ kind: "too-large" }));
+      if (value.includes(REPLACEMENT)) give(refuse(invalidField(name, "utf-8")));
+      if (ATTACHMENT_FIELD.test(name) && value !== "") give(refuse(invalidField(name, "file-name-needed")));
       fields[name] = value;
     });
     // What is beyond them the parser leaves out without a word.
@@ -59,8 +63,11 @@ export async function readForm(
       const chunks: Buffer[] = [];
       file.on("data", (chunk: Buffer) => chunks.push(chunk));
       file.once("end", () => {
-        if (!ATTACHMENT_FIELD.test(name) || filename === undefined) return;
-        files.push({ name, filename, content: Buffer.concat(chunks), mimeType });
+        if (!ATTACHMENT_FIELD.test(name)) return;
+        const content = Buffer.concat(chunks);
+        // A browser sends an empty part for an input without a file.
+        if (filename) files.push({ name, filename, content, mimeType });
+        else if (content.length > 0) give(refuse(invalidField(name, "file-name-needed")));
       });
     });
     parser.once("error", () => give(refuse(UNREADABLE)));

@@ -32,18 +32,21 @@ export async function readArchivedMessage(
   return row?.octets;
 }
 
+/** What of a batch to an address is kept: nothing, what leaves yet, or there was something and is no more. */
+export type Archiving = "never" | "awaited" | "over";
+
 /**
- * Whether some message of a batch to an address is kept, once it leaves; sends that join a batch decide each for itself.
+ * What becomes of the messages of a batch to an address of which nothing is kept; sends that join a batch decide each for itself.
  * @returns undefined for an address that the batch does not go to
  */
-export async function isArchivedFor(
+export async function findArchiving(
   db: Db,
   batch: { readonly instanceId: number; readonly eeid: string },
   address: EmailAddress,
-): Promise<boolean | undefined> {
-  const [row] = await queryRows<{ archive: boolean | null }>(
+): Promise<Archiving | undefined> {
+  const [row] = await queryRows<{ archive: boolean | null; awaited: boolean | null }>(
     db,
-    `select bool_or(messages.archive) as archive
+    `select bool_or(messages.archive) as archive, bool_or(messages.archive and deliveries.state = 'queued') as awaited
      from partitions
        join messages on messages.instance_id = partitions.instance_id and messages.id = partitions.message_id
        join deliveries on deliveries.instance_id = partitions.instance_id and deliveries.partition_id = partitions.id
@@ -51,5 +54,8 @@ export async function isArchivedFor(
        and split_part(deliveries.recipient, '@', 1) = $3`,
     [batch.eeid, address.asciiDomain, address.local, batch.instanceId],
   );
-  return row!.archive ?? undefined;
+  const { archive, awaited } = row!;
+  if (archive === null) return undefined;
+  if (!archive) return "never";
+  return awaited ? "awaited" : "over";
 }
