@@ -5,7 +5,7 @@ import { isLoopback } from "../platform/http/limits.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import type { DnsCaller } from "../store/dns/dns-callers.ts";
 import { type QuotaOwner, readLimits } from "../store/dns/quota-settings.ts";
-import type { Worker } from "./large-work.ts";
+import type { Worker, WorkHolder } from "./large-work.ts";
 
 /** How long limits that were read hold: so long a new one takes until it is in force. */
 const LIMITS_MS = 2_000;
@@ -69,13 +69,17 @@ export class CallerQuotas {
 
   /** Who it is that works on a zone file. */
   async workerOf(caller: DnsCaller): Promise<Worker> {
-    const holder = holdersOf(caller)[0]!;
-    const allowed = (await this.#limitsOf(holder)).zone_files_in_work ?? Number.POSITIVE_INFINITY;
+    const [own, reseller] = await Promise.all(holdersOf(caller).map((holder) => this.#workHolderOf(holder)));
+    return { own: own!, reseller: reseller ?? own! };
+  }
+
+  async #workHolderOf(of: Holder): Promise<WorkHolder> {
+    const allowed = (await this.#limitsOf(of)).zone_files_in_work ?? Number.POSITIVE_INFINITY;
     const retryAfterSeconds = WORK_RETRY_SECONDS;
     return {
-      key: holder.key,
+      key: of.key,
       mostLarge: allowed,
-      tooMuch: () => quotaExceededForNow(holder.holder, "zone_files_in_work", { allowed, retryAfterSeconds }),
+      tooMuch: () => quotaExceededForNow(of.holder, "zone_files_in_work", { allowed, retryAfterSeconds }),
     };
   }
 

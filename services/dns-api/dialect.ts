@@ -38,6 +38,8 @@ export function makeDialect(context: Pick<DnsApiContext, "db" | "keyRing" | "tok
         target: () => `reseller ${resellerId.slice(0, LONGEST_RESELLER_ID)}`,
       };
     },
+    // A reseller makes as many companies as it likes.
+    groupKey: ({ resellerId }) => `reseller ${resellerId}`,
     callerKey: (caller) =>
       caller.mode === "reseller" ? `reseller ${caller.resellerId}` : `company ${caller.companyId}`,
     say,

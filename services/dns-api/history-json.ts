@@ -8,7 +8,7 @@ import { decodeSoaRdata } from "../core/dns/soa.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result } from "../core/result.ts";
 import type { ZonePreview } from "../operations/dns/zone-preview.ts";
-import type { RawReply } from "../platform/http/endpoint.ts";
+import type { RawReply, Sharer } from "../platform/http/endpoint.ts";
 import { tellWarnings } from "../platform/http/problem.ts";
 import { streamedReply } from "../platform/http/streamed-reply.ts";
 import type { HistoryEntry, JournalFollower } from "../store/dns/zone-history.ts";
@@ -23,22 +23,22 @@ type Difference = Pick<HistoryEntry, "deleted" | "added" | "followers">;
 export function replyHistory(
   entries: readonly HistoryEntry[],
   apex: DomainName,
-  callerKey: string,
+  sharer: Sharer,
 ): Promise<Result<RawReply, Refusal>> {
-  return replyJson(historyPieces(entries, apex), callerKey);
+  return replyJson(historyPieces(entries, apex), sharer);
 }
 
 /** A preview, sent piece by piece as well. */
 export function replyPreview(
   preview: ZonePreview,
-  callerKey: string,
+  sharer: Sharer,
   headers: IncomingHttpHeaders,
 ): Promise<Result<RawReply, Refusal>> {
-  return replyJson(previewPieces(preview, headers), callerKey);
+  return replyJson(previewPieces(preview, headers), sharer);
 }
 
-async function replyJson(pieces: Iterable<string>, callerKey: string): Promise<Result<RawReply, Refusal>> {
-  const reply = await streamedReply("application/json", oneATurn(pieces), { callerKey, holds: "memory" });
+async function replyJson(pieces: Iterable<string>, sharer: Sharer): Promise<Result<RawReply, Refusal>> {
+  const reply = await streamedReply("application/json", oneATurn(pieces), { sharer, holds: "memory" });
   // There is always a piece.
   return reply.ok ? ok(reply.value as RawReply) : reply;
 }

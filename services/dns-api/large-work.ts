@@ -63,12 +63,18 @@ export function weightOfZone({ records, octets }: { readonly records: number; re
   return records * OCTETS_A_RECORD + octets * COPIES;
 }
 
-/** Who works, and how much of it may be under way or wait at a time. */
-export interface Worker {
+/** Whose work it is, and how much of it may be under way or wait at a time. */
+export interface WorkHolder {
   readonly key: string;
   readonly mostLarge: number;
   /** Made when it is too much. */
   readonly tooMuch: () => Refusal;
+}
+
+/** Who works: a caller, and the reseller that it is of, or is. Each counts. */
+export interface Worker {
+  readonly own: WorkHolder;
+  readonly reseller: WorkHolder;
 }
 
 interface Waiting {
@@ -77,15 +83,16 @@ interface Waiting {
 }
 
 /**
- * Lets work in whose memory matters: small work at once, of the rest as much at a time as there is memory for. Callers
- * take turns, so that one's queue holds up nobody else's work for longer than what is under way takes.
+ * Lets work in whose memory matters: small work at once, of the rest as much at a time as there is memory for. Resellers
+ * take turns, and so do the callers of each, so that one's queue holds up nobody else's work for longer than what is under way
+ * takes, however many companies it is made of.
  */
 export class LargeWork {
   readonly #budget: number;
   #used = 0;
-  /** By caller, in the order of their next turn. */
-  readonly #queues = new Map<string, Waiting[]>();
-  /** Large works of each caller, those that wait included. */
+  /** By reseller and caller, in the order of their next turn. */
+  readonly #queues = new Map<string, Map<string, Waiting[]>>();
+  /** Large works of each holder, those that wait included. */
   readonly #large = new Counts<string>();
 
   constructor(budgetOctets: number = BUDGET_OCTETS) {
@@ -93,17 +100,18 @@ export class LargeWork {
   }
 
   /** Waits for a place. @returns frees it, once; refused when the caller has too much large work here already */
-  async enter({ key, mostLarge, tooMuch }: Worker, weight: number): Promise<Result<() => void, Refusal>> {
+  async enter({ own, reseller }: Worker, weight: number): Promise<Result<() => void, Refusal>> {
     if (weight < SMALL_OCTETS) return ok(() => {});
-    const isLarge = weight >= LARGE_OCTETS;
-    if (isLarge && this.#large.of(key) >= mostLarge) return refuse(tooMuch());
-    if (isLarge) this.#large.add(key, 1);
+    const holders = weight < LARGE_OCTETS ? [] : own.key === reseller.key ? [own] : [own, reseller];
+    const full = holders.find(({ key, mostLarge }) => this.#large.of(key) >= mostLarge);
+    if (full) return refuse(full.tooMuch());
+    for (const { key } of holders) this.#large.add(key, 1);
     const share = Math.min(weight, this.#budget);
-    if (this.#queues.size > 0 || !this.#hasRoom(share)) await this.#wait(key, share);
+    if (this.#queues.size > 0 || !this.#hasRoom(share)) await this.#wait(reseller.key, own.key, share);
     else this.#used += share;
     return ok(() => {
       this.#used -= share;
-      if (isLarge) this.#large.add(key, -1);
+      for (const { key } of holders) this.#large.add(key, -1);
       this.#letIn();
     });
   }
@@ -126,22 +134,25 @@ export class LargeWork {
     return this.#used + share <= this.#budget;
   }
 
-  #wait(key: string, weight: number): Promise<void> {
+  #wait(reseller: string, key: string, weight: number): Promise<void> {
     return new Promise((proceed) => {
-      const queue = this.#queues.get(key);
-      if (queue) queue.push({ weight, proceed });
-      else this.#queues.set(key, [{ weight, proceed }]);
+      const ofReseller = this.#queues.get(reseller) ?? new Map<string, Waiting[]>();
+      this.#queues.set(reseller, ofReseller);
+      ofReseller.set(key, [...(ofReseller.get(key) ?? []), { weight, proceed }]);
     });
   }
 
   /** Whose turn it is goes to the end of the line; nobody passes who needs more room than there is. */
   #letIn(): void {
-    for (const [key, queue] of this.#queues) {
+    for (const [reseller, ofReseller] of this.#queues) {
+      const [key, queue] = ofReseller.entries().next().value!;
       const { weight, proceed } = queue[0]!;
       if (!this.#hasRoom(weight)) return;
       this.#used += weight;
-      this.#queues.delete(key);
-      if (queue.length > 1) this.#queues.set(key, queue.slice(1));
+      this.#queues.delete(reseller);
+      ofReseller.delete(key);
+      if (queue.length > 1) ofReseller.set(key, queue.slice(1));
+      if (ofReseller.size > 0) this.#queues.set(reseller, ofReseller);
       proceed();
     }
   }

@@ -6,8 +6,15 @@ export interface TurnLimits {
   readonly atOnce: number;
   /** Of one client. */
   readonly perClient: number;
+  /** Of all clients of a group together; as of everybody when absent. */
+  readonly perGroup?: number;
   /** Of one client beyond that, where nobody minds: these take none of the places of everybody. */
   readonly more?: (client: string) => number;
+}
+
+interface Waiting {
+  readonly group: string;
+  proceed(): void;
 }
 
 /**
@@ -18,8 +25,10 @@ export class FairTurns {
   readonly #limits: TurnLimits;
   /** Work under way, by client. */
   readonly #running = new Counts<string>();
+  /** Places of everybody, by group. */
+  readonly #ofGroup = new Counts<string>();
   /** Those who wait, by client; the client that was served last stands last. */
-  readonly #waiting = new Map<string, (() => void)[]>();
+  readonly #waiting = new Map<string, Waiting[]>();
   /** Places of everybody that are taken. */
   #total = 0;
 
@@ -32,30 +41,30 @@ export class FairTurns {
     return this.#waiting.get(client)?.length ?? 0;
   }
 
-  /** Does the work when it is the client's turn. @returns what the work does */
-  async run<T>(client: string, work: () => Promise<T>): Promise<T> {
-    if (!this.#hasRoom(client) || this.#waiting.has(client)) await this.#wait(client);
-    else this.#begin(client);
+  /** Does the work when it is the client's turn. @param group always the client's @returns what the work does */
+  async run<T>(client: string, work: () => Promise<T>, group = client): Promise<T> {
+    if (!this.#hasRoom(client, group) || this.#waiting.has(client)) await this.#wait(client, group);
+    else this.#begin(client, group);
     try {
       return await work();
     } finally {
-      this.#end(client);
+      this.#end(client, group);
       while (this.#admitOneOfEach());
     }
   }
 
-  #hasRoom(client: string): boolean {
-    const { atOnce, perClient, more } = this.#limits;
+  #hasRoom(client: string, group: string): boolean {
+    const { atOnce, perClient, perGroup = atOnce, more } = this.#limits;
     const running = this.#running.of(client);
-    if (running < perClient) return this.#total < atOnce;
+    if (running < perClient) return this.#total < atOnce && this.#ofGroup.of(group) < perGroup;
     return running < perClient + (more?.(client) ?? 0);
   }
 
-  #wait(client: string): Promise<void> {
-    return new Promise((resolve) => {
+  #wait(client: string, group: string): Promise<void> {
+    return new Promise((proceed) => {
       const others = this.#waiting.get(client);
-      if (others) others.push(resolve);
-      else this.#waiting.set(client, [resolve]);
+      if (others) others.push({ group, proceed });
+      else this.#waiting.set(client, [{ group, proceed }]);
     });
   }
 
@@ -63,22 +72,28 @@ export class FairTurns {
   #admitOneOfEach(): boolean {
     let isAnyAdmitted = false;
     for (const [client, waiting] of [...this.#waiting]) {
-      if (!this.#hasRoom(client)) continue;
+      const { group } = waiting[0]!;
+      if (!this.#hasRoom(client, group)) continue;
       const next = waiting.shift()!;
       this.#waiting.delete(client);
       if (waiting.length > 0) this.#waiting.set(client, waiting);
-      this.#begin(client);
-      next();
+      this.#begin(client, group);
+      next.proceed();
       isAnyAdmitted = true;
     }
     return isAnyAdmitted;
   }
 
-  #begin(client: string): void {
-    if (this.#running.add(client, 1) <= this.#limits.perClient) this.#total += 1;
+  #begin(client: string, group: string): void {
+    if (this.#running.add(client, 1) <= this.#limits.perClient) this.#count(group, 1);
   }
 
-  #end(client: string): void {
-    if (this.#running.add(client, -1) < this.#limits.perClient) this.#total -= 1;
+  #end(client: string, group: string): void {
+    if (this.#running.add(client, -1) < this.#limits.perClient) this.#count(group, -1);
+  }
+
+  #count(group: string, more: 1 | -1): void {
+    this.#total += more;
+    this.#ofGroup.add(group, more);
   }
 }

@@ -29,6 +29,7 @@ export function makePowerdnsDialect(
       return key === undefined ? undefined : { digest: digestOf(key), target: () => "a key of PowerDNS's API" };
     },
     callerKey: main.callerKey,
+    ...(main.groupKey && { groupKey: main.groupKey }),
     say,
     toHttp: (refusal) => ({ status: httpStatusOf(refusal), body: { error: say(refusal) } }),
   };

@@ -50,7 +50,7 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
       if (octets > MOST_BATCH_SHOWN_OCTETS) return refuse({ kind: "too-large" });
       return context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets));
     },
-    act: async ({ caller, callerKey, params: { domain }, text, headers }) => {
+    act: async ({ caller, sharer, params: { domain }, text, headers }) => {
       const { db, keyRing, clock } = context;
       const named = zoneTarget(caller, domain);
       if (!named.ok) return named;
@@ -62,7 +62,7 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
         ? await changeByBatch(context, target, text, now)
         : await replaceInPlace(context, caller, { target, text, now });
       const preview = looked.ok ? previewOf(looked.value) : looked;
-      return preview.ok ? replyPreview(preview.value, callerKey, headers) : preview;
+      return preview.ok ? replyPreview(preview.value, sharer, headers) : preview;
     },
   }),
   dnsEndpoint("records", {

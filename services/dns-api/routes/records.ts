@@ -58,7 +58,7 @@ const listing: MakeEndpoints = (context) => [
     summary: "List the records of a zone, its SOA apart",
     params: domainParam,
     reply: z.object({ domain: z.string(), serial: z.int(), rr: z.array(recordReply) }),
-    act: async ({ caller, callerKey, params: { domain } }) => {
+    act: async ({ caller, sharer, params: { domain } }) => {
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
       const { scope, apex } = target.value;
@@ -69,7 +69,7 @@ const listing: MakeEndpoints = (context) => [
         const derived = new Set(followers.map(({ owner }) => owner.key));
         yield* listPieces(zone, readable(recordPages(snapshot, zone.id), caller.token), derived);
       });
-      const reply = await streamedReply("application/json", pieces, { callerKey, holds: "connection" });
+      const reply = await streamedReply("application/json", pieces, { sharer, holds: "connection" });
       if (!reply.ok) return reply;
       return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
     },

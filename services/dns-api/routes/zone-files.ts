@@ -30,7 +30,7 @@ const masterFiles: MakeEndpoints = (context) => [
     params: domainParam,
     reply: z.string(),
     replyType: "text/dns",
-    act: async ({ caller, callerKey, params: { domain } }) => {
+    act: async ({ caller, sharer, params: { domain } }) => {
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
       const { scope, apex } = target.value;
@@ -38,7 +38,7 @@ const masterFiles: MakeEndpoints = (context) => [
         const zone = await findZone(snapshot, scope, apex);
         if (zone) yield* zoneFilePieces(snapshot, zone);
       });
-      const reply = await streamedReply("text/dns", pieces, { callerKey, holds: "connection" });
+      const reply = await streamedReply("text/dns", pieces, { sharer, holds: "connection" });
       if (!reply.ok) return reply;
       return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
     },
@@ -89,7 +89,7 @@ const history: MakeEndpoints = (context) => [
         }),
       ),
     }),
-    act: async ({ caller, callerKey, params: { domain }, fields }) => {
+    act: async ({ caller, sharer, params: { domain }, fields }) => {
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
       const zone = await findZone(context.db, target.value.scope, target.value.apex);
@@ -97,7 +97,7 @@ const history: MakeEndpoints = (context) => [
       const weight = weightOfPage(await measureHistory(context.db, zone.id, fields.before, fields.limit));
       return context.largeWork.run(await context.quotas.workerOf(caller), weight, async () => {
         const entries = await readHistory(context.db, zone.id, fields.before, fields.limit);
-        return replyHistory(entries, zone.apex, callerKey);
+        return replyHistory(entries, zone.apex, sharer);
       });
     },
   }),

@@ -58,9 +58,9 @@ export const makeZoneEndpoints: MakeEndpoints = (context) => {
       reply: z.object({
         domain_list: z.array(z.object({ domain: z.string(), crm_id: z.string(), reverse: z.boolean() })),
       }),
-      act: async ({ caller, callerKey }) => {
+      act: async ({ caller, sharer }) => {
         const pieces = writeDomainList(db, { scope: scopeOf(caller), token: caller.token });
-        const reply = await streamedReply("application/json", pieces, { callerKey, holds: "page" });
+        const reply = await streamedReply("application/json", pieces, { sharer, holds: "page" });
         // There is always a piece.
         return reply.ok ? ok(reply.value as RawReply) : reply;
       },

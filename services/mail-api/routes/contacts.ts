@@ -70,9 +70,9 @@ function invalidContactsEndpoint({ db }: MailServices): AnyEndpoint<MailCaller> 
     path: "/contactos/invalidos",
     summary: "List all invalid contacts",
     reply: z.object({ status: z.literal("ok"), contactos: z.array(contactSummaryJson) }),
-    act: async ({ caller, callerKey }) => {
+    act: async ({ caller, sharer }) => {
       const pieces = writeInvalidContacts(db, caller.instance);
-      const reply = await streamedReply("application/json", pieces, { callerKey, holds: "page" });
+      const reply = await streamedReply("application/json", pieces, { sharer, holds: "page" });
       // There is always a piece.
       return reply.ok ? ok(reply.value as RawReply) : reply;
     },

@@ -182,17 +182,19 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
       if (barred) return refuse(barred);
       const mostOctets = declared.open ? Math.min(bodyLimitOctets, OPEN_BODY_OCTETS) : bodyLimitOctets;
       const read = () => (declared.input === "stream" ? Promise.resolve(ok(NO_BODY)) : readBody(ctx.req, mostOctets));
-      const client = declared.open ? addressOf(ctx.req) : dialect.callerKey(caller.value);
+      const key = declared.open ? addressOf(ctx.req) : dialect.callerKey(caller.value);
+      const group = declared.open ? key : (dialect.groupKey?.(caller.value) ?? key);
+      const sharer = { key, group };
       const work = (body: Buffer) => {
         const { method, path, query, headers } = ctx;
-        const whose = { caller: caller.value, callerKey: client, clientAddress: addressOf(ctx.req) };
+        const whose = { caller: caller.value, sharer, clientAddress: addressOf(ctx.req) };
         const asked = { requestId: requestIdOf(ctx.req), method, path, params, query, headers, ...whose, body };
         return options.largeRequests && declared.input !== "stream"
           ? options.largeRequests.carryOut(declared, dialect, asked)
           : carryOut(declared, dialect, asked, ctx.req);
       };
       // Strangers send little, and have none of the places of those who are known.
-      return declared.open ? readThen(read, work) : heavy.run(client, ctx.req, read, work);
+      return declared.open ? readThen(read, work) : heavy.run(sharer, ctx.req, read, work);
     }
   };
 

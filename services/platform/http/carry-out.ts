@@ -6,7 +6,7 @@ import { ok, type Result } from "../../core/result.ts";
 import type { Observe } from "../observability/observation.ts";
 import { isDatabaseAway } from "../postgres/db.ts";
 import type { Dialect } from "./dialect.ts";
-import type { AnyEndpoint } from "./endpoint.ts";
+import type { AnyEndpoint, Sharer } from "./endpoint.ts";
 import { cleanFields, validateFields } from "./fields.ts";
 import { parseJsonBody, parseTextBody } from "./request-body.ts";
 
@@ -22,8 +22,7 @@ export interface Asked<Caller> {
   readonly headers: IncomingHttpHeaders;
   readonly clientAddress: string;
   readonly caller: Caller;
-  /** Who shares and limits are counted by. */
-  readonly callerKey: string;
+  readonly sharer: Sharer;
   /** Empty for `input: "stream"`. */
   readonly body: Buffer;
 }
@@ -41,14 +40,14 @@ export async function carryOut<Caller>(
   asked: Asked<Caller>,
   incoming?: IncomingMessage,
 ): Promise<Outcome> {
-  const { caller, callerKey, headers, clientAddress, body } = asked;
+  const { caller, sharer, headers, clientAddress, body } = asked;
   const place = await declared.admit?.(caller, body.length, headers);
   if (place && !place.ok) return place;
   try {
     const input = judgeInput(declared, dialect, asked);
     if (!input.ok) return input;
     const { params, fields, text } = input.value;
-    const whose = { caller, callerKey, headers, clientAddress, incoming: incoming as IncomingMessage };
+    const whose = { caller, sharer, headers, clientAddress, incoming: incoming as IncomingMessage };
     return await declared.act({ ...whose, params, fields, text });
   } finally {
     place?.value();

@@ -22,8 +22,10 @@ export interface Dialect<Caller> {
   authenticate(headers: IncomingHttpHeaders, clientAddress: string): Promise<Result<Caller, Refusal>>;
   /** The key that a request brings, as {@link KeyGuesses} counts it; undefined where it brings none, or none that can be guessed. */
   keyOf?(headers: IncomingHttpHeaders): Pick<KeyAttempt, "digest" | "target"> | undefined;
-  /** A name for the caller that rate limits are counted by. */
+  /** A name for the caller that limits and shares are counted by. */
   callerKey(caller: Caller): string;
+  /** A name for those whose shares are counted together with the caller's, see `Sharer`; only the caller's are when absent. */
+  groupKey?(caller: Caller): string;
   /** A refusal in this API's documented words. */
   say(refusal: Refusal): string;
   toHttp(refusal: Refusal): HttpRefusal;

@@ -6,11 +6,17 @@ import type { Result } from "../../core/result.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 
+/** Who shares of what there is for all are counted by: the caller, or the address where none is asked for. */
+export interface Sharer {
+  readonly key: string;
+  /** Those who have a share together, too, however many they are: the companies of a reseller. */
+  readonly group: string;
+}
+
 /** What an operation is handed: parsed, validated, authorised. */
 export interface Request<Caller, Params, Fields> {
   readonly caller: Caller;
-  /** Who shares and limits are counted by: the caller, or the address where none is asked for. */
-  readonly callerKey: string;
+  readonly sharer: Sharer;
   /** Path parameters, percent-decoded. */
   readonly params: Params;
   /** The JSON body; on GET and DELETE the query string as well where the API says so; beside `text` and `stream` the query string. */

@@ -2,6 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Refusal } from "../../core/refusal.ts";
 import { type Result, refuse } from "../../core/result.ts";
 import { FairTurns, type TurnLimits } from "../fair-turns.ts";
+import type { Sharer } from "./endpoint.ts";
 import { LastCallers } from "./last-callers.ts";
 
 /** A body above this takes long to read, to judge and to store, and memory meanwhile. */
@@ -18,7 +19,7 @@ export interface HeavyLimits {
   };
 }
 
-const DEFAULT_LIMITS: HeavyLimits = { held: { atOnce: 12, perClient: 6 } };
+const DEFAULT_LIMITS: HeavyLimits = { held: { atOnce: 12, perClient: 6, perGroup: 8 } };
 
 /** More of one client's do not wait: their bodies are not read. */
 const MOST_WAITING = 100;
@@ -45,7 +46,7 @@ export class HeavyRequests {
    * @param work does what is asked with the body; its time is ours
    */
   async run<Body, T>(
-    client: string,
+    { key: client, group }: Sharer,
     request: IncomingMessage,
     read: () => Promise<Result<Body, Refusal>>,
     work: (body: Body) => Promise<Result<T, Refusal>>,
@@ -57,7 +58,8 @@ export class HeavyRequests {
         return refuse({ kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS });
       }
       // A body stays in memory until its work is done.
-      return await this.#held.run(client, () => readThen(read, (body) => this.#working.run(client, () => work(body))));
+      const workInTurn = (body: Body) => this.#working.run(client, () => work(body), group);
+      return await this.#held.run(client, () => readThen(read, workInTurn), group);
     } finally {
       this.#callers.end(client);
     }

@@ -2,7 +2,7 @@ import { Readable } from "node:stream";
 import { Counts } from "../../core/counts.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { RawReply } from "./endpoint.ts";
+import { RawReply, type Sharer } from "./endpoint.ts";
 
 /** What is no longer than this, in characters, is made and sent as one. */
 const SMALL_CHARACTERS = 512 * 1024;
@@ -16,8 +16,10 @@ type Held = "connection" | "memory" | "page";
 /** So many streams at a time hold it; of connections a few are always left to everybody else. */
 const MOST_STREAMS: Readonly<Record<Held, number>> = { connection: 6, memory: 6, page: 8 };
 
-/** Of these, so many of one caller. */
+/** Of these, so many of one caller, */
 const MOST_PER_CALLER = 2;
+/** and of callers that have a share together. */
+const MOST_PER_GROUP = 3;
 const RETRY_AFTER_SECONDS = 5;
 
 /** How fast a client has to read. */
@@ -36,13 +38,13 @@ const EXPORT_PACE: Pace = { ...PACE, deadlineMs: 1_800_000 };
 
 /** Whom a reply is for, and what it holds meanwhile. */
 export interface StreamFor {
-  /** Who a caller's streams are counted by. */
-  readonly callerKey: string;
+  readonly sharer: Sharer;
   readonly holds: Held;
 }
 
 const streams: Record<Held, number> = { connection: 0, memory: 0, page: 0 };
 const streamsOf = new Counts<string>();
+const streamsOfGroup = new Counts<string>();
 
 /**
  * A reply out of pieces. A small one is sent as one; of a large one, the rest is made as the client reads. It begins only
@@ -75,16 +77,16 @@ export async function streamedReply(
  * before somebody reads, so nothing for a HEAD. It is made page by page, and holds a page.
  * @param name of the file, without its ending
  * @param makePieces ends soon after the signal, which comes when the client has gone
- * @param callerKey who it is counted by
+ * @param key who it is counted by
  * @returns refused while the caller, or all together, have too many streams
  */
 export function exportReply(
   name: string,
   makePieces: (signal: AbortSignal) => AsyncGenerator<string>,
-  callerKey: string,
+  key: string,
   pace = EXPORT_PACE,
 ): Result<RawReply, Refusal> {
-  const whose: StreamFor = { callerKey, holds: "page" };
+  const whose: StreamFor = { sharer: { key, group: key }, holds: "page" };
   const refusal = refusalOf(whose);
   if (refusal) return refuse(refusal);
   const gone = new AbortController();
@@ -101,16 +103,17 @@ export function exportReply(
   return ok(new RawReply("text/csv; charset=utf-8", body, 200, { "Content-Disposition": disposition }));
 }
 
-function refusalOf({ callerKey, holds }: StreamFor): Refusal | undefined {
-  if (streamsOf.of(callerKey) >= MOST_PER_CALLER) {
+function refusalOf({ sharer, holds }: StreamFor): Refusal | undefined {
+  if (streamsOf.of(sharer.key) >= MOST_PER_CALLER || streamsOfGroup.of(sharer.group) >= MOST_PER_GROUP) {
     return { kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS };
   }
   return streams[holds] >= MOST_STREAMS[holds] ? { kind: "unavailable" } : undefined;
 }
 
-function count({ callerKey, holds }: StreamFor, more: 1 | -1): void {
+function count({ sharer, holds }: StreamFor, more: 1 | -1): void {
   streams[holds] += more;
-  streamsOf.add(callerKey, more);
+  streamsOf.add(sharer.key, more);
+  streamsOfGroup.add(sharer.group, more);
 }
 
 type Making = Pick<AsyncGenerator<string>, "next" | "return">;

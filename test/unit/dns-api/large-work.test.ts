@@ -1,12 +1,17 @@
 import { expect, it } from "vitest";
 import { unacceptable } from "../../../services/core/refusal.ts";
-import { LargeWork, type Worker } from "../../../services/dns-api/large-work.ts";
+import { LargeWork, type Worker, type WorkHolder } from "../../../services/dns-api/large-work.ts";
 
 const MIB = 2 ** 20;
-const worker = (key: string, mostLarge = 9): Worker => ({
+const holder = (key: string, mostLarge = 9): WorkHolder => ({
   key,
   mostLarge,
   tooMuch: () => unacceptable("as-stated", { text: `${key} has enough` }),
+});
+/** A company is told by its reseller, a point and its name. */
+const worker = (key: string, mostLarge?: number): Worker => ({
+  own: holder(key, mostLarge),
+  reseller: holder(key.split(".")[0]!, 9),
 });
 
 /** A work that is under way until it is told to end. */
@@ -65,6 +70,21 @@ it("serves callers in turn, however long the queue of one of them", async () => 
   for (const work of works) work.end();
   await Promise.all(works.map(({ done }) => done));
   expect(log).toEqual(["a", "a", "b", "c", "a", "b", "a"]);
+});
+
+it("serves resellers in turn, however many companies one of them has, and counts these together", async () => {
+  const log: string[] = [];
+  const largeWork = new LargeWork(64 * MIB);
+  const companies = ["a.1", "a.2", "a.3", "a.1", "a.2", "b", "a.4", "c.1"];
+  const works = companies.map((key) => startWork(largeWork, key, 64 * MIB, log));
+  await settle();
+  for (const key of ["a.5", "a.6", "a.7"]) works.push(startWork(largeWork, key, 64 * MIB, log));
+  expect(await startWork(largeWork, "a.8", 64 * MIB, log).done).toMatchObject({
+    error: { values: { text: "a has enough" } },
+  });
+  for (const work of works) work.end();
+  await Promise.all(works.map(({ done }) => done));
+  expect(log.slice(0, 5)).toEqual(["a.1", "a.2", "b", "c.1", "a.3"]);
 });
 
 it("refuses a caller more large works than it may have under way or waiting, and counts none that ended", async () => {

@@ -9,12 +9,12 @@ function bench(turns: FairTurns) {
   return {
     begun,
     done,
-    ask: (client: string, name: string) => {
+    ask: (client: string, name: string, group?: string) => {
       const work = () => {
         begun.push(name);
         return new Promise<string>((resolve) => ends.set(name, () => resolve(name)));
       };
-      done.push(turns.run(client, work));
+      done.push(turns.run(client, work, group));
     },
     end: async (name: string) => {
       ends.get(name)!();
@@ -46,6 +46,18 @@ describe("FairTurns", () => {
     await expect(turns.run("a", () => Promise.reject(new Error("broken")))).rejects.toThrow("broken");
     expect(await turns.run("b", async () => 1)).toBe(1);
     expect(turns.waitingOf("a")).toBe(0);
+  });
+
+  test("the clients of a group leave places to others, however many they are", async () => {
+    const { ask, begun, end } = bench(new FairTurns({ atOnce: 3, perClient: 1, perGroup: 2 }));
+    for (const name of ["a1", "a2", "a3", "a4"]) ask(name, name, "a");
+    ask("b", "b1");
+    expect(begun).toEqual(["a1", "a2", "b1"]);
+    ask("c", "c1");
+    await end("b1");
+    expect(begun.at(-1)).toBe("c1");
+    await end("a1");
+    expect(begun.at(-1)).toBe("a3");
   });
 
   test("it tells how many wait", async () => {

@@ -9,7 +9,7 @@ import { deleteZone } from "../../../operations/dns/zone-deletion.ts";
 import { exportZone, replaceRecords } from "../../../operations/dns/zone-files.ts";
 import { changeRrsets } from "../../../operations/dns/zone-records.ts";
 import { enableSigning } from "../../../operations/dns/zone-signing-switch.ts";
-import { RawReply } from "../../../platform/http/endpoint.ts";
+import { RawReply, type Sharer } from "../../../platform/http/endpoint.ts";
 import { streamedReply } from "../../../platform/http/streamed-reply.ts";
 import type { Db } from "../../../platform/postgres/db.ts";
 import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
@@ -71,7 +71,7 @@ const listing: MakeEndpoints = ({ db }) => [
     summary: "List zones; with zone one of them",
     fields: z.object({ zone: z.string().optional(), dnssec: truth.optional() }),
     reply: z.array(listedZoneJson),
-    act: async ({ caller, callerKey, fields }) => {
+    act: async ({ caller, sharer, fields }) => {
       const withDnssec = fields.dnssec !== "false";
       const apex = fields.zone === undefined ? undefined : parseDomainName(fields.zone);
       if (apex && !apex.ok) return ok([]);
@@ -81,7 +81,7 @@ const listing: MakeEndpoints = ({ db }) => [
         return ok(found && isCovered ? [showListedZone(found, withDnssec)] : []);
       }
       const pieces = listPieces(db, caller, withDnssec);
-      const reply = await streamedReply("application/json", pieces, { callerKey, holds: "memory" });
+      const reply = await streamedReply("application/json", pieces, { sharer, holds: "memory" });
       return reply.ok ? ok(reply.value ?? []) : reply;
     },
   }),
@@ -120,10 +120,10 @@ const reading: MakeEndpoints = ({ db }) => [
     params: zoneParam,
     fields: zoneQuery,
     reply: zoneJson,
-    act: async ({ caller, callerKey, params: { zone_id: domain }, fields }) => {
+    act: async ({ caller, sharer, params: { zone_id: domain }, fields }) => {
       const wrong = checkTruth("rrsets", fields.rrsets) ?? checkTruth("include_disabled", fields.include_disabled);
       if (wrong) return refuse(wrong);
-      return showWhole(db, caller, { domain, callerKey, fields });
+      return showWhole(db, caller, { domain, sharer, fields });
     },
   }),
   dnsEndpoint("read_all", {
@@ -169,7 +169,7 @@ async function exportLines(snapshot: Db, zone: Zone): Promise<string> {
 async function showWhole(
   db: Db,
   caller: DnsCaller,
-  { domain, callerKey, fields }: { readonly domain: string; readonly callerKey: string; readonly fields: ZoneQuery },
+  { domain, sharer, fields }: { readonly domain: string; readonly sharer: Sharer; readonly fields: ZoneQuery },
 ): Promise<Result<RawReply, Refusal>> {
   const target = zoneTarget(caller, domain);
   if (!target.ok) return target;
@@ -188,7 +188,7 @@ async function showWhole(
     }
     yield separator === "," ? "]}" : `${separator}]}`;
   });
-  const reply = await streamedReply("application/json", pieces, { callerKey, holds: "connection" });
+  const reply = await streamedReply("application/json", pieces, { sharer, holds: "connection" });
   if (!reply.ok) return reply;
   return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
 }
@@ -231,7 +231,7 @@ const making: MakeEndpoints = (context) => [
       context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
     queryFields: true,
     reply: zoneJson,
-    act: async ({ caller, callerKey, fields }) => {
+    act: async ({ caller, sharer, fields }) => {
       // The same word stands in the query string for whether RRsets are shown.
       const shown = typeof fields.rrsets === "string" ? fields.rrsets : undefined;
       const rrsets = typeof fields.rrsets === "string" ? undefined : fields.rrsets;
@@ -245,7 +245,7 @@ const making: MakeEndpoints = (context) => [
         );
         if (!signed.ok) return signed;
       }
-      const reply = await showWhole(context.db, caller, { domain, callerKey, fields: { rrsets: shown } });
+      const reply = await showWhole(context.db, caller, { domain, sharer, fields: { rrsets: shown } });
       return reply.ok ? ok(new RawReply(reply.value.contentType, reply.value.body, 201)) : reply;
     },
   }),

@@ -17,7 +17,7 @@ function bench(heavy: HeavyRequests) {
     begun,
     ask: (client: string, name: string, headers: Record<string, string> = LARGE) =>
       heavy.run(
-        client,
+        { key: client, group: client },
         requestOf(headers),
         async () => {
           read.push(name);

@@ -46,7 +46,7 @@ function makeSides(act: (side: "here" | "there") => AnyEndpoint<Caller>["act"]) 
   const call = (body: string | object, more: Partial<Asked<Caller>> = {}) =>
     large.carryOut(declare("here"), dialect, {
       ...{ requestId: "r1", method: "POST", path: "/things", params: {}, query: {}, headers: {}, clientAddress: "::1" },
-      ...{ caller: { name: "somebody" }, callerKey: "somebody" },
+      ...{ caller: { name: "somebody" }, sharer: { key: "somebody", group: "somebody" } },
       body: Buffer.from(typeof body === "string" ? body : JSON.stringify(body)),
       ...more,
     });

@@ -17,7 +17,7 @@ function makePieces(texts: readonly string[]) {
   return { pieces: pieces(), state };
 }
 
-const A: StreamFor = { callerKey: "a", holds: "connection" };
+const A: StreamFor = { sharer: { key: "a", group: "a" }, holds: "connection" };
 
 /** Of more than two characters is large. */
 const SMALL = { smallCharacters: 2 };
@@ -97,7 +97,7 @@ describe("streamedReply", () => {
     });
     expect(state.ended).toBe(true);
     expect((await replyOf(["ab"]))?.body).toBe("ab");
-    expect(await textOf((await replyOf(["abc", "d"], { ...A, callerKey: "b" }))?.body)).toBe("abcd");
+    expect(await textOf((await replyOf(["abc", "d"], { ...A, sharer: { key: "b", group: "b" } }))?.body)).toBe("abcd");
     await textOf(bodies.pop());
     bodies.push((await replyOf(["abc", "d"]))?.body as Readable);
     await Promise.all(bodies.map(textOf));
@@ -105,15 +105,34 @@ describe("streamedReply", () => {
 
   it("holds a few connections at a time, and as much memory beside them", async () => {
     const bodies: Readable[] = [];
-    const open = async (callerKey: string, holds: StreamFor["holds"]) =>
-      bodies.push((await replyOf(["abc", "d"], { callerKey, holds }))?.body as Readable);
-    for (const callerKey of ["a", "a", "b", "b", "c", "c"]) await open(callerKey, "connection");
+    const open = async (key: string, holds: StreamFor["holds"], group = key) =>
+      bodies.push((await replyOf(["abc", "d"], { sharer: { key, group }, holds }))?.body as Readable);
+    for (const key of ["a", "a", "b", "b", "c", "c"]) await open(key, "connection");
     const { pieces } = makePieces(["abc", "d"]);
-    const refused = await streamedReply("text/plain", pieces, { callerKey: "d", holds: "connection" }, SMALL);
+    const refused = await streamedReply(
+      "text/plain",
+      pieces,
+      { sharer: { key: "d", group: "d" }, holds: "connection" },
+      SMALL,
+    );
     expect(refused).toEqual({ ok: false, error: { kind: "unavailable" } });
     await open("d", "memory");
     await Promise.all(bodies.map(textOf));
     expect(await textOf((await replyOf(["abc", "d"]))?.body)).toBe("abcd");
+  });
+
+  it("leaves places to others than a group, however many callers that has", async () => {
+    const bodies: Readable[] = [];
+    const of = (key: string, group = key): StreamFor => ({ sharer: { key, group }, holds: "connection" });
+    const open = async (whose: StreamFor) => bodies.push((await replyOf(["abc", "d"], whose))?.body as Readable);
+    for (const key of ["a", "b", "c"]) await open(of(key, "reseller"));
+    const { pieces } = makePieces(["abc", "d"]);
+    expect(await streamedReply("text/plain", pieces, of("d", "reseller"), SMALL)).toMatchObject({
+      error: { kind: "rate-limited" },
+    });
+    await open(of("e"));
+    await Promise.all(bodies.map(textOf));
+    expect(await textOf((await replyOf(["abc", "d"], of("d", "reseller")))?.body)).toBe("abcd");
   });
 
   it("waits for what takes long to make as long as its client does", async () => {
