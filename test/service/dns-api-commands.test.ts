@@ -86,6 +86,7 @@ describe("palomar reseller", () => {
 
   test.each([
     [["add", "three", "--name", "Again"], "reseller three already exists"],
+    [["add", "four", "--name", " "], "--name must not be empty"],
     [["add", "bad id", "--name", "x"], "reseller_id: must have"],
     [["add", "four", "--name", "x", "--key", "with space"], "key: must be"],
     [["key", "rotate", "nobody"], "reseller nobody does not exist"],
@@ -130,6 +131,9 @@ describe("palomar acl add", () => {
       "warning: the secret of given.example has 20 octets, hmac-sha512 should have at least 64",
     ]);
     expect(made.notes).toEqual([]);
+    expect((await palomar("acl", "add", "one", "nobody", "--notify", "192.0.2.1")).notes).toEqual([
+      "warning: nobody may transfer by it, with neither --block nor --tsig",
+    ]);
     expect((await palomar("acl", "add", "one", "plain", "--block", "2001:db8::/32")).json).toEqual({
       name: "plain",
       tsig: null,

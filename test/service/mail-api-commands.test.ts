@@ -253,6 +253,14 @@ describe("palomar instance", () => {
       event_days: 400,
       message_days: null,
     });
+    expect((await palomar(..."instance set east --host moved.test".split(" "))).json).toMatchObject({
+      host: "moved.test",
+      event_days: 400,
+    });
+    expect(await palomar(..."instance set east --host north.test --event-days 7".split(" "))).toMatchObject({
+      refused: "another instance has this host",
+      status: 1,
+    });
     const { json } = await palomar("instance", "list");
     expect((json as { name: string }[]).map(({ name }) => name)).toEqual([
       "east",

@@ -20,16 +20,21 @@ export function registerAclCommand(program: Command, runtime: CommandRuntime): v
     .argument("<reseller_id>")
     .argument("<name>")
     .option("--block <cidr>", "a source that may transfer; repeatable", gather, [])
-    .option("--tsig <key>", "NAME[:ALGORITHM[:BASE64]]: whoever has the key may transfer; made when not given")
+    .option(
+      "--tsig <key>",
+      "NAME[:ALGORITHM[:BASE64]]: whoever has the key may transfer; its secret is made when not given",
+    )
     .option("--zone <fqdn>", "a zone it is for; repeatable; all of the reseller's when not given", gather, [])
     .option("--notify <host[:port]>", "a server to tell of changes; repeatable", gather, [])
-    .description("allow transfers; prints the key's secret, once")
+    .description("allow transfers; prints the secret of the key, if it has one, once")
     .action(
       async (resellerId: string, name: string, { block: blocks, zone: zones, notify, tsig: keyText }: AclOptions) => {
         const parts = orRefuse(runtime, readAcl({ name, blocks, zones, notify }));
         const tsig = keyText === undefined ? null : orRefuse(runtime, readTsigKey(splitKey(keyText)));
         const warning = tsig ? tsigKeyWarning(tsig) : undefined;
         if (warning !== undefined) runtime.note(`warning: ${warning}`);
+        if (blocks.length === 0 && !tsig)
+          runtime.note("warning: nobody may transfer by it, with neither --block nor --tsig");
         const acl = { ...parts, resellerId, tsig };
         orRefuse(runtime, await runtime.withDatabase(({ db, keyRing }) => addAcl(db, keyRing, acl)));
         const key = tsig && { name: tsig.name, algorithm: tsig.algorithm, secret: tsig.secret.toString("base64") };

@@ -181,7 +181,8 @@ function toZoneFileLine({ name, value }: ReturnType<typeof toDkimJson>): string 
 function registerSettings(instance: Command, runtime: CommandRuntime): void {
   const change = async (name: string, settings: InstanceSettings) => {
     const changed = await withInstance(runtime, name, async ({ db }, { id }) => {
-      await setInstanceSettings(db, id, settings);
+      const conflict = await setInstanceSettings(db, id, settings);
+      if (conflict) runtime.refuse(CONFLICTS[conflict]);
       const instance = (await findInstanceByName(db, name)) as Instance;
       return toJson(instance, await allowedDomains(db, id));
     });
@@ -196,6 +197,7 @@ function registerSettings(instance: Command, runtime: CommandRuntime): void {
   instance
     .command("set")
     .argument("<name>")
+    .option("--host <host>", "the name under which its users reach the API; no longer the one before")
     .option("--time-zone <zone>", "the zone of its timestamps")
     .option("--archive <on|off>", "the licence to archive what is sent")
     .option("--records <on|off>", "let its users add records of its sender domains to zones hosted here")
@@ -209,6 +211,7 @@ function registerSettings(instance: Command, runtime: CommandRuntime): void {
       const read = <T>(value: string | undefined, parse: (runtime: CommandRuntime, text: string) => T) =>
         value === undefined ? undefined : parse(runtime, value);
       return change(name, {
+        host: read(options.host, (_, text) => orRefuse(runtime, readInstanceHost(text))),
         timeZone: read(options.timeZone, (_, text) => orRefuse(runtime, readTimeZone(text))),
         archive: read(options.archive, readSwitch),
         createsRecords: read(options.records, readSwitch),

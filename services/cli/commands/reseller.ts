@@ -30,6 +30,7 @@ function registerAdd(reseller: Command, runtime: CommandRuntime): void {
     .description("add a reseller; prints its key, once")
     .action(async (id: string, options: { name: string; key?: string; rpz: boolean }) => {
       orRefuse(runtime, readResellerId(id));
+      if (options.name.trim() === "") runtime.refuse("--name must not be empty");
       const key = options.key === undefined ? makeApiKey() : orRefuse(runtime, readChosenKey("key", options.key));
       const added = await runtime.withDatabase(({ db, keyRing }) =>
         addReseller(db, { id, name: options.name, rpzLicence: options.rpz, keyHash: hashApiKey(keyRing, "dns", key) }),

@@ -12,7 +12,7 @@ import { graceHours, graceUntil } from "../schemas.ts";
 
 const reseller = z.object({ reseller_id: z.string(), name: z.string(), rpz_licence: z.boolean() });
 const idParam = z.object({ id: z.string() });
-const nameText = z.string().min(1, "not-empty").max(255, "not-longer-than-characters");
+const nameText = z.string().trim().min(1, "not-empty").max(255, "not-longer-than-characters");
 
 /** Resellers, their licences and their keys. */
 export const makeResellerEndpoints: MakeConsoleEndpoints = (context) => [

@@ -3,7 +3,7 @@ import type { KeyRing } from "../../../core/key-ring.ts";
 import { generateDkimKey, type NewDkimKey } from "../../../core/mail/dkim.ts";
 import type { ReportLanguage } from "../../../core/mail/report-words.ts";
 import { seal } from "../../../core/secret-box.ts";
-import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { type Db, isUniqueViolation, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { DKIM_KEY_PURPOSE } from "./dkim-keys.ts";
 import { addDomainUpkeep } from "./domain-upkeep.ts";
 
@@ -140,6 +140,7 @@ export async function listInstances(db: Db): Promise<(Instance & { readonly doma
 export type InstanceSettings = Partial<
   Pick<
     Instance,
+    | "host"
     | "archive"
     | "timeZone"
     | "conversions"
@@ -154,10 +155,15 @@ export type InstanceSettings = Partial<
   >
 >;
 
-/** Changes the settings that are given. */
-export async function setInstanceSettings(db: Db, id: number, settings: InstanceSettings): Promise<void> {
-  if (Object.values(settings).every((value) => value === undefined)) return;
-  await db("instances").where({ id }).update({
+/** Changes the settings that are given. @returns what is taken; then none is changed */
+export async function setInstanceSettings(
+  db: Db,
+  id: number,
+  settings: InstanceSettings,
+): Promise<Extract<InstanceConflict, "host-taken"> | undefined> {
+  if (Object.values(settings).every((value) => value === undefined)) return undefined;
+  const row = {
+    host: settings.host,
     archive: settings.archive,
     time_zone: settings.timeZone,
     conversions: settings.conversions,
@@ -169,7 +175,14 @@ export async function setInstanceSettings(db: Db, id: number, settings: Instance
     feedback_address: settings.feedbackAddress,
     failure_reports: settings.failureReports,
     language: settings.language,
-  });
+  };
+  try {
+    await db("instances").where({ id }).update(row);
+    return undefined;
+  } catch (error) {
+    if (isUniqueViolation(error)) return "host-taken";
+    throw error;
+  }
 }
 
 /** Sender domains that an instance may use: A-labels in lower case, each for itself and no subdomains. */

@@ -78,7 +78,6 @@ function columnsOfUsers(): Column<UserRow>[] {
       label: words.scope,
       cell: ({ scope }) => <span class="mono">{scope ?? ""}</span>,
       grows: true,
-      optional: true,
     },
     {
       id: "totp",

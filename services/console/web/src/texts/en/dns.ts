@@ -260,6 +260,7 @@ export const dns = {
       changes_per_minute: "Changes a minute",
       zone_files_in_work: "Large zone files at a time",
       acls: "ACLs",
+      tokens: "Tokens",
     },
   },
   acls: {

@@ -263,6 +263,7 @@ export const dns: Texts["dns"] = {
       changes_per_minute: "Cambios por minuto",
       zone_files_in_work: "Archivos de zona grandes a la vez",
       acls: "ACL",
+      tokens: "Tokens",
     },
   },
   acls: {
