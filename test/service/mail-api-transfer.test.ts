@@ -144,6 +144,7 @@ describe("import", () => {
   test.each([
     ["", { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "falta email" }] }],
     ["\ufeff\n\n", { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "falta email" }] }],
+    ["\ufffd\ufffde\u0000m\n", { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "linea invalida" }] }],
     ["nombre\nX\n", { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "falta email" }] }],
     [
       "email,x,x\na@example.org,1,2\n",

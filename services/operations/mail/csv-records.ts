@@ -51,17 +51,22 @@ export async function* readRecords(
 
 /** What is wrong with a header. @param needed the column that there must be */
 export function findHeaderFault(header: readonly string[], needed: string): Sentence | undefined {
+  if (!isReadable(header)) return LINE_INVALID;
   if (!header.includes(needed)) return columnMissing(needed);
   const repeated = header.find((name, index) => header.indexOf(name) < index);
   return repeated === undefined ? undefined : sentence("column-invalid", { field: repeated });
 }
 
-const UNREADABLE = /[\0\uFFFD]/;
+const LINE_INVALID = sentence("csv-line-invalid");
+
+/** U+FFFD is what octets that are no UTF-8 have become. */
+function isReadable(record: readonly string[]): boolean {
+  return !record.some((cell) => /[\0\uFFFD]/.test(cell));
+}
 
 /** The cells of a record by the names of their columns; those that it lacks are empty. */
 export function nameCells(header: readonly string[], record: readonly string[]): Result<Map<string, string>, Sentence> {
   if (record.length > header.length) return refuse(sentence("csv-too-many-columns"));
-  // U+FFFD is what octets that are no UTF-8 have become.
-  if (record.some((cell) => UNREADABLE.test(cell))) return refuse(sentence("csv-line-invalid"));
+  if (!isReadable(record)) return refuse(LINE_INVALID);
   return ok(new Map(header.map((name, index) => [name, record[index] ?? ""])));
 }
