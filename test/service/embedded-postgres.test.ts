@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { closeSync, existsSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -262,6 +262,47 @@ test.skipIf(!canMount())("a full disk is called that (skipped where no tmpfs may
     execFileSync("umount", [dataDir]);
   }
 });
+
+test.skipIf(!canMount())(
+  "a server that runs is joined on a full disk (skipped where no tmpfs may be mounted)",
+  async () => {
+    const folder = join(parent, "small");
+    await mkdir(folder);
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=300m", "tmpfs", folder]);
+    try {
+      execFileSync("cp", ["-a", `${dataDir}/.`, folder]);
+      await removeDataDir();
+      dataDir = folder;
+      const first = await openUser();
+      // PostgreSQL keeps what a first connection reads of a database's catalogue.
+      await query(first, "select 1 as one");
+      fillDisk(folder);
+      const second = await openUser();
+      expect(await query(second, "select 1 as one")).toEqual([{ one: 1 }]);
+      expect(second.url).toBe(first.url);
+    } finally {
+      await rm(join(folder, "filling"), { force: true });
+      await Promise.all(users.map((user) => user.release()));
+      execFileSync("umount", [folder]);
+    }
+  },
+);
+
+/** Leaves not one octet to anybody. */
+function fillDisk(folder: string): void {
+  const file = openSync(join(folder, "filling"), "w");
+  try {
+    for (const size of [1 << 20, 1 << 12, 1]) {
+      try {
+        for (;;) writeSync(file, Buffer.alloc(size));
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+      }
+    }
+  } finally {
+    closeSync(file);
+  }
+}
 
 function canMount(): boolean {
   const folder = mkdtempSync(join(tmpdir(), "palomar-mount-"));
