@@ -7,6 +7,7 @@ import { openEmbeddedPostgres } from "../platform/postgres/embedded-postgres.ts"
 import { isBehind, migrate } from "../platform/postgres/migrations.ts";
 import { completeKeyRing } from "../store/deployment-keys.ts";
 import { CommandRefused } from "./command-errors.ts";
+import { requireDataFolder } from "./data-folder.ts";
 
 /** What a command that speaks to the database is given. */
 export interface CommandDatabase {
@@ -35,5 +36,6 @@ export async function withDatabase<T>(config: Config, use: (database: CommandDat
 }
 
 function openEmbedded(config: Config) {
+  requireDataFolder(config);
   return openEmbeddedPostgres({ dataDir: config.dataDir, logger: makeLogger("command", "error") });
 }

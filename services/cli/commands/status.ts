@@ -7,6 +7,7 @@ import { packageFolder } from "../../platform/package-folder.ts";
 import { listNodes, type SeenNode } from "../../store/dns/nodes.ts";
 import { listLeftOut } from "../../store/dns/zones-left-out.ts";
 import { type QueueStatus, readReplicationLag, readStatus } from "../../store/status.ts";
+import { requireDataFolder } from "../data-folder.ts";
 import { DATABASE_SILENT, explainError } from "../explain-error.ts";
 import { describeSeconds, judgeMachine, judgeStatus, type KnownStatus, type StatusLimits } from "../judge-status.ts";
 import { inspectMachine } from "../machine-status.ts";
@@ -32,6 +33,7 @@ export function registerStatusCommand(program: Command, runtime: CommandRuntime)
     .command("status")
     .description("what an operator must know, on one screen; exit status 1 when something is wrong")
     .action(async () => {
+      requireDataFolder(runtime.config);
       const limits = loadLimits();
       const stack = await askStack(runtime.config.dataDir);
       const known = await askDatabase(runtime, stack);
