@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest
 import { makeLogger } from "../../services/platform/observability/logger.ts";
 import { type EmbeddedPostgres, openEmbeddedPostgres } from "../../services/platform/postgres/embedded-postgres.ts";
 import { isProcessAlive } from "../../services/platform/process-lock.ts";
+import { runPalomar } from "../support/deployment.ts";
 import { eventually } from "../support/stack.ts";
 
 const logger = makeLogger("test", "silent");
@@ -250,6 +251,21 @@ test("what PostgreSQL says when it does not start is in the error", async () => 
     failure: "start-failed",
     message: expect.stringContaining('unrecognized configuration parameter "no_such_setting"'),
   });
+});
+
+test("a command says when it made a new database, and where; asking for the status makes none", async () => {
+  await removeDataDir();
+  const env = { PALOMAR_DATA_DIR: dataDir };
+  const asked = await runPalomar(["status", "--json"], env);
+  expect({ status: asked.status, stderr: asked.stderr }).toEqual({ status: 1, stderr: "" });
+  const problem = `there is no database in the data folder ${dataDir} (PALOMAR_DATA_DIR)`;
+  expect(JSON.parse(asked.stdout).problems).toContain(problem);
+  expect(existsSync(dataDir)).toBe(false);
+
+  const list = () => runPalomar(["user", "list", "--json"], env);
+  const stderr = `palomar: a new, empty database was made in ${dataDir} (PALOMAR_DATA_DIR)\n`;
+  expect(await list()).toEqual({ status: 0, stdout: "[]\n", stderr });
+  expect(await list()).toEqual({ status: 0, stdout: "[]\n", stderr: "" });
 });
 
 test.skipIf(!canMount())("a full disk is called that (skipped where no tmpfs may be mounted)", async () => {

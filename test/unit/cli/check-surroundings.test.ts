@@ -43,6 +43,6 @@ test("a data folder that is a file, or below one, is named with its variable", a
     const problem = /^PALOMAR_DATA_DIR: .*(no folder|not a directory)/;
     expect(await checkSurroundings(config.value, SERVICE_NAMES)).toEqual([expect.stringMatching(problem)]);
     expect(() => requireDataFolder(config.value)).toThrow(problem);
-    await expect(withDatabase(config.value, async () => {})).rejects.toThrow(problem);
+    await expect(withDatabase({ config: config.value, note: () => {} }, async () => {})).rejects.toThrow(problem);
   }
 });
