@@ -25,7 +25,7 @@ const OPTIONAL: ReadonlySet<AddressName> = new Set(["dns_api_tls", "tracking_tls
 /** `<data dir>/addresses.json`: there while a stack is ready. Stacks of single services share one data folder and file. */
 export class AddressesFile {
   readonly #path: string;
-  #own: readonly AddressName[] = [];
+  #own: Addresses = {};
 
   constructor(dataDir: string) {
     this.#path = join(dataDir, "addresses.json");
@@ -33,14 +33,16 @@ export class AddressesFile {
 
   /** @param whole no other stack has a part in the folder, so what the file said before is out of date */
   write(addresses: Addresses, whole: boolean): void {
-    this.#own = LISTED.filter((name) => addresses[name] !== undefined);
+    this.#own = addresses;
     this.#store({ ...(whole ? {} : this.#read()), ...addresses });
   }
 
-  /** Removes this stack's own lines, and the file with the last of them. */
+  /** Removes what this stack wrote and no other has written over, and the file with the last address. */
   remove(): void {
     const left = this.#read();
-    for (const name of this.#own) delete left[name];
+    for (const name of LISTED) {
+      if (left[name] === this.#own[name]) delete left[name];
+    }
     if (Object.values(left).some((address) => address !== null)) this.#store(left);
     else rmSync(this.#path, { force: true });
   }

@@ -4,9 +4,11 @@ import { findKeys } from "../platform/config/secret.ts";
 import { makeLogger } from "../platform/observability/logger.ts";
 import { type Db, openDb } from "../platform/postgres/db.ts";
 import { openEmbeddedPostgres } from "../platform/postgres/embedded-postgres.ts";
+import { hasCluster } from "../platform/postgres/embedded-postgres-cluster.ts";
 import { isBehind, migrate } from "../platform/postgres/migrations.ts";
 import { completeKeyRing } from "../store/deployment-keys.ts";
 import { CommandRefused } from "./command-errors.ts";
+import { requireDataFolder } from "./data-folder.ts";
 
 /** What a command that speaks to the database is given. */
 export interface CommandDatabase {
@@ -19,8 +21,11 @@ export interface CommandDatabase {
  * Opens the database of a command, starting the embedded one for the while when nobody else has, and closes it when
  * `use` has settled. Refuses (`CommandRefused`) a shared database that is not up to date.
  */
-export async function withDatabase<T>(config: Config, use: (database: CommandDatabase) => Promise<T>): Promise<T> {
-  const server = config.databaseUrl === null ? await openEmbedded(config) : undefined;
+export async function withDatabase<T>(
+  { config, note }: { readonly config: Config; readonly note: (text: string) => void },
+  use: (database: CommandDatabase) => Promise<T>,
+): Promise<T> {
+  const server = config.databaseUrl === null ? await openEmbedded(config, note) : undefined;
   const pooled = config.listenDatabaseUrl !== null;
   const db = openDb(server?.url ?? (config.databaseUrl as string), { connections: 4, name: "command", pooled });
   try {
@@ -34,6 +39,12 @@ export async function withDatabase<T>(config: Config, use: (database: CommandDat
   }
 }
 
-function openEmbedded(config: Config) {
-  return openEmbeddedPostgres({ dataDir: config.dataDir, logger: makeLogger("command", "error") });
+/** Commands work before the first start as well: a new database is named, as its folder may be a misspelt one. */
+async function openEmbedded(config: Config, note: (text: string) => void) {
+  requireDataFolder(config);
+  const { dataDir } = config;
+  const isNew = !(await hasCluster(dataDir));
+  const server = await openEmbeddedPostgres({ dataDir, logger: makeLogger("command", "error") });
+  if (isNew) note(`palomar: a new, empty database was made in ${dataDir} (PALOMAR_DATA_DIR)`);
+  return server;
 }

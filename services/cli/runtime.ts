@@ -30,18 +30,19 @@ export interface CommandRuntime {
 }
 
 export function makeRuntime(program: Command, config: Config): CommandRuntime {
+  const note = (text: string) => {
+    process.stderr.write(`${text}\n`);
+  };
   return {
     config,
     // The driver takes longer to load than commands that need no database take to run.
-    withDatabase: async (use) => (await import("./database.ts")).withDatabase(config, use),
+    withDatabase: async (use) => (await import("./database.ts")).withDatabase({ config, note }, use),
     print: (result, text) => {
       const line = program.opts().json ? JSON.stringify(result) : text;
       process.stdout.write(line === "" || line.endsWith("\n") ? line : `${line}\n`);
     },
     printEach: (results, textOf) => printEach(results, program.opts().json ? undefined : textOf),
-    note: (text) => {
-      process.stderr.write(`${text}\n`);
-    },
+    note,
     refuse: (text) => {
       throw new CommandRefused(text);
     },

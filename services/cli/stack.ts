@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { access, constants, mkdir } from "node:fs/promises";
+import { access, constants, mkdir, stat } from "node:fs/promises";
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import { purposesOf } from "../core/key-purposes.ts";
@@ -219,7 +219,10 @@ function missingListeners({ listen, trackingUrl, delivery }: Config, services: r
 
 /** Level by level: a recursive mkdir never ends where the file system invents folders, as in /proc. */
 async function makeFolder(folder: string): Promise<void> {
-  if (existsSync(folder)) return;
+  if (existsSync(folder)) {
+    if (!(await stat(folder)).isDirectory()) throw new Error(`${folder} is no folder`);
+    return;
+  }
   if (dirname(folder) !== folder) await makeFolder(dirname(folder));
   await mkdir(folder, { mode: 0o700 });
 }

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { closeSync, existsSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest
 import { makeLogger } from "../../services/platform/observability/logger.ts";
 import { type EmbeddedPostgres, openEmbeddedPostgres } from "../../services/platform/postgres/embedded-postgres.ts";
 import { isProcessAlive } from "../../services/platform/process-lock.ts";
+import { runPalomar } from "../support/deployment.ts";
 import { eventually } from "../support/stack.ts";
 
 const logger = makeLogger("test", "silent");
@@ -252,6 +253,21 @@ test("what PostgreSQL says when it does not start is in the error", async () => 
   });
 });
 
+test("a command says when it made a new database, and where; asking for the status makes none", async () => {
+  await removeDataDir();
+  const env = { PALOMAR_DATA_DIR: dataDir };
+  const asked = await runPalomar(["status", "--json"], env);
+  expect({ status: asked.status, stderr: asked.stderr }).toEqual({ status: 1, stderr: "" });
+  const problem = `there is no database in the data folder ${dataDir} (PALOMAR_DATA_DIR)`;
+  expect(JSON.parse(asked.stdout).problems).toContain(problem);
+  expect(existsSync(dataDir)).toBe(false);
+
+  const list = () => runPalomar(["user", "list", "--json"], env);
+  const stderr = `palomar: a new, empty database was made in ${dataDir} (PALOMAR_DATA_DIR)\n`;
+  expect(await list()).toEqual({ status: 0, stdout: "[]\n", stderr });
+  expect(await list()).toEqual({ status: 0, stdout: "[]\n", stderr: "" });
+});
+
 test.skipIf(!canMount())("a full disk is called that (skipped where no tmpfs may be mounted)", async () => {
   await removeDataDir();
   await mkdir(dataDir);
@@ -262,6 +278,47 @@ test.skipIf(!canMount())("a full disk is called that (skipped where no tmpfs may
     execFileSync("umount", [dataDir]);
   }
 });
+
+test.skipIf(!canMount())(
+  "a server that runs is joined on a full disk (skipped where no tmpfs may be mounted)",
+  async () => {
+    const folder = join(parent, "small");
+    await mkdir(folder);
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=300m", "tmpfs", folder]);
+    try {
+      execFileSync("cp", ["-a", `${dataDir}/.`, folder]);
+      await removeDataDir();
+      dataDir = folder;
+      const first = await openUser();
+      // PostgreSQL keeps what a first connection reads of a database's catalogue.
+      await query(first, "select 1 as one");
+      fillDisk(folder);
+      const second = await openUser();
+      expect(await query(second, "select 1 as one")).toEqual([{ one: 1 }]);
+      expect(second.url).toBe(first.url);
+    } finally {
+      await rm(join(folder, "filling"), { force: true });
+      await Promise.all(users.map((user) => user.release()));
+      execFileSync("umount", [folder]);
+    }
+  },
+);
+
+/** Leaves not one octet to anybody. */
+function fillDisk(folder: string): void {
+  const file = openSync(join(folder, "filling"), "w");
+  try {
+    for (const size of [1 << 20, 1 << 12, 1]) {
+      try {
+        for (;;) writeSync(file, Buffer.alloc(size));
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+      }
+    }
+  } finally {
+    closeSync(file);
+  }
+}
 
 function canMount(): boolean {
   const folder = mkdtempSync(join(tmpdir(), "palomar-mount-"));

@@ -12,6 +12,7 @@ import { openEmbeddedPostgres } from "../../platform/postgres/embedded-postgres.
 import { migrate, migrateTo } from "../../platform/postgres/migrations.ts";
 import { type RowCounts, restoreBackup, type WrittenBackup, writeBackup } from "../../store/backup.ts";
 import { openBackup, type VerifiedBackup, verifyBackup } from "../../store/backup-content.ts";
+import { requireDataFolder } from "../data-folder.ts";
 import { cannotRead, refuseFolder } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
@@ -184,6 +185,7 @@ function explain(refusal: BackupRefusal, file: string): string {
 
 async function withEmptyDatabase<T>({ config }: CommandRuntime, use: (db: Db) => Promise<T>): Promise<T> {
   const logger = makeLogger("command", "error");
+  if (config.databaseUrl === null) requireDataFolder(config);
   const server =
     config.databaseUrl === null ? await openEmbeddedPostgres({ dataDir: config.dataDir, logger }) : undefined;
   const url = server?.url ?? config.listenDatabaseUrl ?? (config.databaseUrl as string);

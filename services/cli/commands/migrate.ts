@@ -19,7 +19,7 @@ export function registerMigrateCommand(program: Command, runtime: CommandRuntime
     .description("bring the database up to date (start does it as well)")
     .action(async ({ roles: folder }: { roles?: string }) => {
       const problems = await checkSurroundings(runtime.config, []);
-      if (problems.length > 0) runtime.refuse(problems.join("\n"));
+      if (problems.length > 0) runtime.misused(problems.join("\npalomar: "));
       const passwords = folder === undefined ? undefined : readPasswords(runtime, folder);
       const applied = await withOwner(runtime, async (db) => {
         const applied = await migrate(db);

@@ -4,9 +4,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { packageFolder } from "../../platform/package-folder.ts";
+import { hasCluster } from "../../platform/postgres/embedded-postgres-cluster.ts";
 import { listNodes, type SeenNode } from "../../store/dns/nodes.ts";
 import { listLeftOut } from "../../store/dns/zones-left-out.ts";
 import { type QueueStatus, readReplicationLag, readStatus } from "../../store/status.ts";
+import { requireDataFolder } from "../data-folder.ts";
 import { DATABASE_SILENT, explainError } from "../explain-error.ts";
 import { describeSeconds, judgeMachine, judgeStatus, type KnownStatus, type StatusLimits } from "../judge-status.ts";
 import { inspectMachine } from "../machine-status.ts";
@@ -17,7 +19,7 @@ const MOST_LEFT_OUT = 20;
 const STACK_PATIENCE_MS = 3_000;
 /** Longer than a connection may take, which has a time-out of its own. */
 const DATABASE_PATIENCE_MS = 60_000;
-/** An embedded database that has to be made, or recovers from a crash, for this command alone. */
+/** An embedded database that has to be started, or recovers from a crash, for this command alone. */
 const EMBEDDED_PATIENCE_MS = 120_000;
 
 /** What the stack of this data folder says of itself. */
@@ -32,6 +34,7 @@ export function registerStatusCommand(program: Command, runtime: CommandRuntime)
     .command("status")
     .description("what an operator must know, on one screen; exit status 1 when something is wrong")
     .action(async () => {
+      requireDataFolder(runtime.config);
       const limits = loadLimits();
       const stack = await askStack(runtime.config.dataDir);
       const known = await askDatabase(runtime, stack);
@@ -82,6 +85,11 @@ function metricsAddress(dataDir: string): string | undefined {
 
 /** What the database knows, or why it does not say; in time either way. */
 async function askDatabase(runtime: CommandRuntime, stack: StackStatus): Promise<Result<KnownStatus, string>> {
+  const { databaseUrl, dataDir } = runtime.config;
+  // Whoever asks how things are does not make any.
+  if (databaseUrl === null && !(await hasCluster(dataDir))) {
+    return refuse(`there is no database in the data folder ${dataDir} (PALOMAR_DATA_DIR)`);
+  }
   const late = sleep(databasePatienceMs(runtime, stack), undefined, { ref: false });
   const asked = runtime.withDatabase(async ({ db }) => ({
     ...(await readStatus(db)),

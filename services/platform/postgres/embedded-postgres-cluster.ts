@@ -23,7 +23,7 @@ export type Cluster = {
 
 /**
  * Opens the cluster of a data folder, creating password and cluster when they are not there, or refusing to.
- * The caller must hold the data folder's start lock.
+ * Who has it created must hold the data folder's start lock.
  *
  *     <data dir>/postgres/                   the cluster, owned by the account that runs the server
  *     <data dir>/secrets/postgres-password   mode 0600
@@ -31,7 +31,7 @@ export type Cluster = {
  */
 export async function openCluster(dataDir: string, absent: "create" | "must-exist"): Promise<Cluster> {
   const folder = join(dataDir, "postgres");
-  const exists = await isPresent(folder);
+  const exists = await hasCluster(dataDir);
   if (!exists && absent === "must-exist") {
     throw new EmbeddedPostgresError("data-folder-unusable", `${folder} is gone, and with it the database`);
   }
@@ -41,6 +41,11 @@ export async function openCluster(dataDir: string, absent: "create" | "must-exis
   if (!exists) await initialise(folder, { account, initdb: binaries.initdb, password });
   await requireMajorVersion(folder, binaries.majorVersion);
   return { folder, logFile: join(dataDir, "postgres.log"), password, account, postgres: binaries.postgres };
+}
+
+/** Whether a data folder has a cluster. One that is being created has none yet. */
+export async function hasCluster(dataDir: string): Promise<boolean> {
+  return isPresent(join(dataDir, "postgres"));
 }
 
 /**

@@ -72,6 +72,13 @@ export async function ensureServer(cluster: Cluster, port?: number): Promise<Pos
   }
 }
 
+/** @returns the cluster's server, when it runs and takes connections */
+export async function findServer(cluster: Cluster): Promise<PostgresServer | undefined> {
+  const found = await readPidFile(cluster);
+  if (found?.port === undefined || found.status !== "ready") return undefined;
+  return (await isServerProcess(found.pid, cluster)) ? { pid: found.pid, port: found.port } : undefined;
+}
+
 /** Stops a server at once but in order ("fast": open transactions are rolled back) and waits for its end. */
 export async function stopServer(server: PostgresServer, cluster: Cluster): Promise<void> {
   signal(server.pid, "SIGINT");

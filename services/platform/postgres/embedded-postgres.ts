@@ -3,9 +3,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "pg";
 import type { Logger } from "../observability/logger.ts";
 import { acquireProcessLock } from "../process-lock.ts";
-import { type Cluster, openCluster, ROLE } from "./embedded-postgres-cluster.ts";
+import { type Cluster, hasCluster, openCluster, ROLE } from "./embedded-postgres-cluster.ts";
 import { EmbeddedPostgresError, errorCode, explainFileError } from "./embedded-postgres-error.ts";
-import { ensureServer, type PostgresServer, stopServer } from "./embedded-postgres-server.ts";
+import { ensureServer, findServer, type PostgresServer, stopServer } from "./embedded-postgres-server.ts";
 
 /** This process's use of the embedded PostgreSQL. */
 export type EmbeddedPostgres = {
@@ -77,20 +77,44 @@ async function attach(dataDir: string, port?: number): Promise<Attachment> {
   );
 }
 
-/** @returns undefined when another process is at it */
+/**
+ * A server that runs is joined without the start lock, whose file a full disk has no room for.
+ * @returns undefined when another process is at it
+ */
 async function tryToAttach(dataDir: string, port?: number): Promise<Attachment | undefined> {
+  return (await joinRunning(dataDir, port)) ?? (await startAndJoin(dataDir, port));
+}
+
+/** @returns undefined when none runs, or it is being started or stopped */
+async function joinRunning(dataDir: string, port?: number): Promise<Attachment | undefined> {
+  if (!(await hasCluster(dataDir))) return undefined;
+  const cluster = await openCluster(dataDir, "must-exist");
+  const server = await findServer(cluster);
+  return server && joinAt(port, cluster, server);
+}
+
+/** @returns undefined when another process starts it, or it is being stopped */
+async function startAndJoin(dataDir: string, port?: number): Promise<Attachment | undefined> {
   const startLock = await acquireProcessLock(join(dataDir, "postgres-start.lock"));
   if (!startLock.ok) return undefined;
   try {
     const cluster = await openCluster(dataDir, port === undefined ? "create" : "must-exist");
-    const server = await ensureServer(cluster, port);
-    if (port !== undefined && server.port !== port) {
-      throw new EmbeddedPostgresError("start-failed", `PostgreSQL moved from port ${port} to ${server.port}`);
-    }
-    return await joinUsers(cluster, server);
+    return await joinAt(port, cluster, await ensureServer(cluster, port));
   } finally {
     await startLock.value.release();
   }
+}
+
+/** @param port where the server has to be; undefined: anywhere */
+async function joinAt(
+  port: number | undefined,
+  cluster: Cluster,
+  server: PostgresServer,
+): Promise<Attachment | undefined> {
+  if (port !== undefined && server.port !== port) {
+    throw new EmbeddedPostgresError("start-failed", `PostgreSQL moved from port ${port} to ${server.port}`);
+  }
+  return joinUsers(cluster, server);
 }
 
 /** @returns undefined when the server is being stopped, or went away */
@@ -128,8 +152,15 @@ async function ask(connection: Client, question: string): Promise<boolean> {
 
 async function createDatabase(connection: Client): Promise<void> {
   const { rowCount } = await connection.query("select from pg_database where datname = $1", [ROLE]);
-  if (rowCount === 0) await connection.query(`create database ${ROLE}`);
+  if (rowCount !== 0) return;
+  await connection.query(`create database ${ROLE}`).catch((error: unknown) => {
+    // Another user made it at the same moment.
+    if (!ALREADY_MADE.includes(errorCode(error))) throw error;
+  });
 }
+
+/** SQLSTATEs of a database that is there: duplicate_database, or at the very moment unique_violation. */
+const ALREADY_MADE: readonly (string | undefined)[] = ["42P04", "23505"];
 
 /** Class 57P is the server starting up, shutting down or crashing; the client's own findings have no code. */
 function isConnectionLoss(error: unknown): boolean {

@@ -1,7 +1,9 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { requireDataFolder } from "../../../services/cli/data-folder.ts";
+import { withDatabase } from "../../../services/cli/database.ts";
 import { checkSurroundings } from "../../../services/cli/stack.ts";
 import { loadConfig } from "../../../services/platform/config/config.ts";
 import { SERVICE_NAMES, type ServiceName } from "../../../services/platform/service.ts";
@@ -28,4 +30,19 @@ test.each<[Record<string, string>, readonly ServiceName[], string[]]>([
   const config = loadConfig({ PALOMAR_DATA_DIR: dataDir, ...environment });
   if (!config.ok) throw new Error(config.error.join());
   expect(await checkSurroundings(config.value, services)).toEqual(problems);
+});
+
+test("a data folder that is a file, or below one, is named with its variable", async () => {
+  const parent = mkdtempSync(join(tmpdir(), "palomar-surroundings-"));
+  onTestFinished(() => rmSync(parent, { recursive: true }));
+  const file = join(parent, "file");
+  writeFileSync(file, "");
+  for (const dataDir of [file, join(file, "data"), "/dev/null"]) {
+    const config = loadConfig({ PALOMAR_DATA_DIR: dataDir });
+    if (!config.ok) throw new Error(config.error.join());
+    const problem = /^PALOMAR_DATA_DIR: .*(no folder|not a directory)/;
+    expect(await checkSurroundings(config.value, SERVICE_NAMES)).toEqual([expect.stringMatching(problem)]);
+    expect(() => requireDataFolder(config.value)).toThrow(problem);
+    await expect(withDatabase({ config: config.value, note: () => {} }, async () => {})).rejects.toThrow(problem);
+  }
 });
