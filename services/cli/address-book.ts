@@ -1,6 +1,6 @@
 import type { Config } from "../platform/config/config.ts";
 import type { HostPort } from "../platform/config/config-values.ts";
-import { formatBound } from "../platform/http/listen.ts";
+import { CannotListen, formatBound } from "../platform/http/listen.ts";
 import type { Addresses, AddressName } from "../platform/service.ts";
 
 /** Which setting each listener follows, which variable sets it, and whether it is spoken to by HTTP. */
@@ -22,6 +22,16 @@ export const LISTENERS = {
 } as const satisfies {
   [name in AddressName]: { setting: keyof Config["listen"]; variable: string; http: boolean };
 };
+
+/** What is said to the operator of a failure to listen: the variable that has the address, too. @returns undefined of another failure */
+export function explainUnopened(error: unknown, listen: Config["listen"]): string | undefined {
+  if (!(error instanceof CannotListen)) return undefined;
+  const { host, port } = error.address;
+  const isIts = ({ setting }: { readonly setting: keyof Config["listen"] }) =>
+    listen[setting].some((one) => one.host === host && one.port === port);
+  const listener = Object.values(LISTENERS).find(isIts);
+  return listener ? `${listener.variable}: ${error.message}` : error.message;
+}
 
 /** Where the stack's listeners are, as far as this process has been told. */
 export class AddressBook {

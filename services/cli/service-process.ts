@@ -11,7 +11,7 @@ import { makeObserve } from "../platform/observability/observe.ts";
 import { startTracing } from "../platform/observability/tracing.ts";
 import { programFile, programRunner } from "../platform/package-folder.ts";
 import type { Addresses, ServiceName, StartService } from "../platform/service.ts";
-import { AddressBook } from "./address-book.ts";
+import { AddressBook, explainUnopened } from "./address-book.ts";
 import { configWith, type ServiceSecrets } from "./service-config.ts";
 import { openServiceDatabase } from "./service-database.ts";
 import type { FromService, ToService } from "./service-messages.ts";
@@ -43,9 +43,10 @@ async function runService(name: ServiceName): Promise<void> {
     await lifecycle?.stop(STOP_DEADLINE_MS);
     process.exit(status);
   };
-  const failToStart = (error: Error): Promise<never> => {
-    logger.error({ err: error }, "failed to start");
-    tell({ kind: "failed", text: error.message });
+  const failToStart = (error: Error, config?: Config): Promise<never> => {
+    const unopened = config && explainUnopened(error, config.listen);
+    logger.error(unopened === undefined ? { err: error } : { reason: unopened }, "failed to start");
+    tell({ kind: "failed", text: unopened ?? error.message });
     return end(1);
   };
   const begun = secretsOfSupervisor()
@@ -55,7 +56,7 @@ async function runService(name: ServiceName): Promise<void> {
       lifecycle = new Lifecycle(logger);
       return { config, secrets, logger, lifecycle, addressBook: new AddressBook(config) };
     })
-    .catch(failToStart);
+    .catch((error: Error) => failToStart(error));
 
   process.on("message", async (message: ToService) => {
     if (message.kind === "stop") return end(0);
@@ -82,7 +83,7 @@ async function runService(name: ServiceName): Promise<void> {
   try {
     tell({ kind: "ready", addresses: await startService(name, main, surroundings) });
   } catch (error) {
-    return failToStart(error as Error);
+    return failToStart(error as Error, surroundings.config);
   }
   // To `bin/run.cjs`.
   const events: EventEmitter = process;

@@ -16,6 +16,7 @@ import { acquireProcessLock } from "../platform/process-lock.ts";
 import { SERVICE_NAMES, type ServiceName } from "../platform/service.ts";
 import { applyRoles, roleOf } from "../store/database-roles.ts";
 import { completeKeyRing } from "../store/deployment-keys.ts";
+import { explainUnopened } from "./address-book.ts";
 import { AddressesFile } from "./addresses-file.ts";
 import { composeBanner } from "./banner.ts";
 import { CommandRefused } from "./command-errors.ts";
@@ -95,7 +96,8 @@ export class Stack {
     const started = supervisor.start();
     // Said at once: nobody looks at it before the database is up to date, which may take minutes.
     started.catch((err) => {
-      if (!foundationFailed && !this.#stopping) this.#logger.error({ err }, "a service does not start");
+      if (foundationFailed || this.#stopping) return;
+      this.#logger.error({ reason: (err as Error).message }, "a service does not start");
     });
     const { databaseUrl, db, credentials } = await foundation;
     // Registered again, after the database's closers: the services stop before their connections and the server do.
@@ -108,7 +110,10 @@ export class Stack {
     const node = isWhole ? config.node : nameNode(config, this.#services);
     const reports = startNodeReports(node, { db, supervisor, logger: this.#logger });
     this.#lifecycle.onStop("reports of this node", () => reports.stop());
-    const monitoring = await listenForMonitoring(config.listen.metrics, { supervisor, db });
+    const monitoring = await listenForMonitoring(config.listen.metrics, { supervisor, db }).catch((error) => {
+      const unopened = explainUnopened(error, config.listen);
+      throw unopened === undefined ? error : new CommandRefused(unopened);
+    });
     if (monitoring) this.#lifecycle.onStop("monitoring", () => monitoring.close());
 
     const addresses = { ...supervisor.addresses, ...(monitoring ? { metrics: monitoring.url } : {}) };

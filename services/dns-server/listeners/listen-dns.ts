@@ -1,4 +1,5 @@
 import type { HostPort } from "../../platform/config/config-values.ts";
+import { CannotListen } from "../../platform/http/listen.ts";
 import { listenTcp, type TcpListener, type TcpListenerOptions } from "./listen-tcp.ts";
 import type { UdpListener } from "./listen-udp.ts";
 
@@ -30,7 +31,10 @@ export async function listenDns(addresses: readonly HostPort[], options: DnsList
       await stopAll(tcp);
       const isTaken = (error as NodeJS.ErrnoException).code === "EADDRINUSE";
       const mayChoose = addresses.some(({ port }) => port === 0);
-      if (!isTaken || !mayChoose || attempt === MAX_ATTEMPTS) throw error;
+      if (isTaken && mayChoose && attempt < MAX_ATTEMPTS) continue;
+      // Of several it is not known which one.
+      const [only, another] = addresses;
+      throw isTaken && only && !another ? new CannotListen(only, error as Error) : error;
     }
   }
 }
@@ -42,7 +46,10 @@ export async function listenOnAll(
 ): Promise<TcpListener[]> {
   const listeners: TcpListener[] = [];
   try {
-    for (const address of addresses) listeners.push(await listen(address));
+    for (const address of addresses) {
+      const failed = (error: Error) => Promise.reject(new CannotListen(address, error));
+      listeners.push(await listen(address).catch(failed));
+    }
     return listeners;
   } catch (error) {
     await stopAll(listeners);

@@ -162,6 +162,18 @@ interface Bindable {
   off(event: "error" | "listening", listener: (error: Error) => void): unknown;
 }
 
+/** An address of the configuration that cannot be had. */
+export class CannotListen extends Error {
+  readonly address: HostPort;
+
+  constructor(address: HostPort, cause: Error) {
+    super(`cannot listen on ${formatBound({ address: address.host, port: address.port })}: ${cause.message}`, {
+      cause,
+    });
+    this.address = address;
+  }
+}
+
 /** A port that a predecessor is just giving up is waited for; one that stays taken is an error that names it. */
 export async function bindWithPatience(server: Bindable, address: HostPort, patienceMs = 3_000): Promise<void> {
   const deadline = Date.now() + patienceMs;
@@ -170,8 +182,7 @@ export async function bindWithPatience(server: Bindable, address: HostPort, pati
       return await bind(server, address);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE" || Date.now() > deadline) {
-        const where = formatBound({ address: address.host, port: address.port });
-        throw new Error(`cannot listen on ${where}: ${(error as Error).message}`, { cause: error });
+        throw new CannotListen(address, error as Error);
       }
     }
     await sleep(100);
