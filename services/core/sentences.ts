@@ -483,6 +483,7 @@ export const SENTENCES = {
   "second-record": "a second {type} at {owner}",
   "cname-at-apex": "a CNAME cannot stand at the apex, beside the SOA",
   "cname-beside-data": "a CNAME beside other data ({type}) at {owner}",
+  "dname-beside-ns": "a DNAME beside NS at {owner}, which only the apex may have",
   "apex-without-ns": "the apex {domain} needs an NS record",
   "rrset-too-large": "the {type} data of {owner} is more than a DNS message can carry ({most} octets)",
   "zone-too-many-records": "the zone has more than {most} records",

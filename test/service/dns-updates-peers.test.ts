@@ -190,6 +190,11 @@ const DATA: Readonly<Record<string, readonly string[]>> = {
 };
 const TYPES = Object.keys(DATA);
 const OWNERS = ["", "a.", "b.", "A.", "sub.", "x.sub.", "*.", "*.w.", "_acme-challenge.", "deep.er.c."];
+/** BIND takes a DNAME beside NS below the apex, which Palomar leaves out (RFC 6672 §2.3): they stand apart here. */
+const OWNERS_OF: Readonly<Record<string, readonly string[]>> = {
+  NS: OWNERS.filter((owner) => owner !== "sub."),
+  DNAME: ["", "sub.", "*."],
+};
 const TTLS = [0, 60, 300, 3600];
 
 /**
@@ -197,7 +202,7 @@ const TTLS = [0, 60, 300, 3600];
  * not. The lines are in nsupdate's language, without `zone` and `send`.
  */
 function randomUpdate(random: Random, zone: string): string[] {
-  const owner = () => `${random.pick(OWNERS)}${zone}.`;
+  const owner = (type = "") => `${random.pick(OWNERS_OF[type] ?? OWNERS)}${zone}.`;
   const data = (type: string) => random.pick(DATA[type]!).replaceAll("ZONE", `${zone}.`);
   const prerequisite = () => {
     const type = random.pick(TYPES);
@@ -213,7 +218,10 @@ function randomUpdate(random: Random, zone: string): string[] {
   const step = () => {
     const type = random.pick(TYPES);
     return random.weighted([
-      [8, () => `update add ${owner().toLowerCase()} ${random.pick(TTLS)} ${type} ${data(type).replace("A.", "a.")}`],
+      [
+        8,
+        () => `update add ${owner(type).toLowerCase()} ${random.pick(TTLS)} ${type} ${data(type).replace("A.", "a.")}`,
+      ],
       [2, () => `update delete ${owner()} ${type}`],
       [3, () => `update delete ${owner()} ${type} ${data(type)}`],
       [1, () => `update delete ${owner()}`],

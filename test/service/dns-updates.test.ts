@@ -3,10 +3,11 @@ import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { decodeMessage, type MessageRecord } from "../../services/core/dns/message.ts";
+import { formatDomainName } from "../../services/core/dns/name.ts";
 import { CLASS, RCODE, TYPE } from "../../services/core/dns/rr-types.ts";
 import { TsigVerifier } from "../../services/core/dns/tsig.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
-import { queueUpdates } from "../../services/store/dns/dns-updates.ts";
+import { listWaitingUpdates, queueUpdates } from "../../services/store/dns/dns-updates.ts";
 import { findQuotaOwner, setLimits } from "../../services/store/dns/quota-settings.ts";
 import { exchangeDatagram } from "../support/datagrams.ts";
 import { KEY_RING } from "../support/dns-api.ts";
@@ -270,6 +271,91 @@ it("updates of one RRset at the same time lose nothing", async () => {
   expect(await Promise.all(sent.map(({ octets }) => send(octets)))).toEqual(sent.map(() => RCODE.NOERROR));
   expect((await records()).filter((record) => record.startsWith("race A"))).toHaveLength(64);
   expect(await serial()).toBe(before + 64);
+});
+
+describe("while many updates wait", () => {
+  const received = (of: string, index: number, client = "127.0.0.1") => {
+    const { octets } = signed([addition(`many${index}`, "A", "192.0.2.1", of)], { of });
+    const digest = createHash("sha256").update(octets).digest();
+    return { apex: nameOf(of), message: octets, digest, client, beginBy: null };
+  };
+  const many = (of: string, count: number, client?: string) =>
+    Array.from({ length: count }, (_, index) => received(of, index, client));
+
+  it("for a zone that is being changed, those of others are made", async () => {
+    const { db } = stack.api.database;
+    const [held, other] = [await stack.makeZone(), await stack.makeZone()];
+    await db.transaction(async (transaction) => {
+      await transaction("zones").where({ name: held }).forUpdate().select("id");
+      await queueUpdates(db, many(held, 300));
+      expect(await send(signed([addition("other", "A", "192.0.2.1", other)], { of: other }).octets)).toBe(0);
+    });
+    expect(await records(other)).toContain("other A 192.0.2.1");
+  });
+
+  describe("those are taken up", () => {
+    let zones: string[];
+    const foreign: string[] = [];
+
+    beforeAll(async () => {
+      const { db } = stack.api.database;
+      await eventually(async () => (await listWaitingUpdates(db, [], 1)).length === 0, 10_000);
+      zones = [];
+      for (let index = 0; index < 4; index++) zones.push(await stack.makeZone());
+      for (const crm_id of ["second", "third"]) {
+        await stack.api.call("POST", "/api/v1/company", { crm_id, name: crm_id, apikey: `${crm_id}-api-key-0001` });
+        foreign.push(await stack.makeZone({ crm_id }), await stack.makeZone({ crm_id }));
+      }
+    });
+
+    /** Puts requests in the queue, looks twice what is taken up, and undoes it. @returns zone and client of each */
+    const taken = async (...batches: readonly ReturnType<typeof many>[]) => {
+      const transaction = await stack.api.database.db.transaction();
+      try {
+        for (const batch of batches) await queueUpdates(transaction, batch);
+        const first = await listWaitingUpdates(transaction, [], 200);
+        const inWork = first.map(({ id }) => id);
+        const second = await listWaitingUpdates(transaction, inWork, 200);
+        await transaction("dns_updates").where({ id: inWork[0] }).update({ rcode: 0 });
+        const third = await listWaitingUpdates(transaction, inWork.slice(1), 200);
+        return { first: first.map(shown), second: second.map(shown), third: third.map(shown) };
+      } finally {
+        await transaction.rollback();
+      }
+    };
+    const shown = ({ message, client }: { readonly message: Buffer; readonly client: string }) => {
+      const decoded = decodeMessage(message);
+      if (!decoded.ok) throw new Error(decoded.error.message);
+      return `${formatDomainName(decoded.value.questions[0]!.name).slice(0, -1)} ${client}`;
+    };
+    const [one, two] = ["127.0.0.1", "127.0.0.2"];
+
+    it("that come alone, and a few of the zone that has many", async () => {
+      const [busy, quiet] = zones.map((of) => `${of} ${one}`);
+      const { first, second, third } = await taken(many(zones[0]!, 1_000), many(zones[1]!, 1));
+      expect(first).toEqual([busy, quiet, busy, busy, busy]);
+      expect(second).toEqual([]);
+      expect(third).toEqual([busy]);
+    });
+
+    it("of another company, however many zones the one has", async () => {
+      const { first, second } = await taken(...zones.map((of) => many(of, 100)), many(foreign[0]!, 1));
+      expect(first).toHaveLength(9);
+      expect(first.indexOf(`${foreign[0]} ${one}`)).toBe(1);
+      expect(second).toEqual([]);
+    });
+
+    it("no more than a share of a reseller", async () => {
+      const { first } = await taken(...[...zones, ...foreign].map((of) => many(of, 100)));
+      expect(first).toHaveLength(16);
+      expect(new Set(first).size).toBe(8);
+    });
+
+    it("of a client that comes alone, however many others come for the zone", async () => {
+      const { first } = await taken(many(zones[0]!, 1_000), many(zones[0]!, 1, two));
+      expect(first).toEqual([one, two, one, one].map((client) => `${zones[0]} ${client}`));
+    });
+  });
 });
 
 describe("a name server that somebody took over", () => {

@@ -107,7 +107,8 @@ export function lawful(records: readonly ResourceRecord[], apex: DomainName): Re
   for (const record of records) {
     const { owner, type } = record;
     const there = types.get(owner.key) ?? new Set();
-    if (isExcluded(type, there) || (owner.key === apex.key && type === TYPE.DS)) continue;
+    const isApex = owner.key === apex.key;
+    if (isExcluded(type, there, isApex) || (isApex && type === TYPE.DS)) continue;
     if (seen.has(recordIdentity(record))) continue;
     seen.add(recordIdentity(record));
     types.set(owner.key, there.add(type));
@@ -119,8 +120,9 @@ export function lawful(records: readonly ResourceRecord[], apex: DomainName): Re
   return kept;
 }
 
-function isExcluded(type: number, there: ReadonlySet<number>): boolean {
+function isExcluded(type: number, there: ReadonlySet<number>, isApex: boolean): boolean {
   if (there.has(TYPE.CNAME) || (type === TYPE.CNAME && there.size > 0)) return true;
+  if (!isApex && (type === TYPE.NS ? there.has(TYPE.DNAME) : type === TYPE.DNAME && there.has(TYPE.NS))) return true;
   return type === TYPE.DNAME && there.has(TYPE.DNAME);
 }
 

@@ -20,9 +20,9 @@ export type RecordsByOwner = ReadonlyMap<string, readonly ResourceRecord[]>;
 
 /**
  * Refuses what no zone may hold: data outside the zone, lawless TTLs and types, a CNAME beside other data or a second
- * one (RFC 1034 §3.6.2, RFC 2181 §10.1), two DNAMEs at a name (RFC 6672 §2.4), an apex without NS, more data of a type
- * than a message can carry. The records at the touched names are all that it takes, so the size of the zone does not
- * matter.
+ * one (RFC 1034 §3.6.2, RFC 2181 §10.1), two DNAMEs at a name (RFC 6672 §2.4), a DNAME beside NS below the apex
+ * (RFC 6672 §2.3), an apex without NS, more data of a type than a message can carry. The records at the touched names are
+ * all that it takes, so the size of the zone does not matter.
  */
 export function checkTouchedNames(apex: DomainName, touched: RecordsByOwner): Result<void, ZoneRefusal> {
   const isReverse = isReverseName(apex);
@@ -157,7 +157,7 @@ function recordRefusal(
 /** What is wrong with the records of one name together. */
 function nameRefusal(apex: DomainName, isApex: boolean, records: readonly ResourceRecord[]): ZoneRefusal | undefined {
   const [cname, secondCname] = records.filter(({ type }) => type === TYPE.CNAME);
-  const secondDname = records.filter(({ type }) => type === TYPE.DNAME)[1];
+  const [dname, secondDname] = records.filter(({ type }) => type === TYPE.DNAME);
   const other = records.find(({ type }) => !ALLOWED_BESIDE_CNAME.has(type));
   const second = secondCname ?? secondDname;
   if (second !== undefined) {
@@ -173,7 +173,11 @@ function nameRefusal(apex: DomainName, isApex: boolean, records: readonly Resour
     const at = formatDomainName(cname.owner);
     return { ...sentence("cname-beside-data", { type: typeMnemonic(other.type), owner: at }), record: cname };
   }
-  if (isApex && !records.some(({ type }) => type === TYPE.NS)) {
+  const hasNs = records.some(({ type }) => type === TYPE.NS);
+  if (dname !== undefined && hasNs && !isApex) {
+    return { ...sentence("dname-beside-ns", { owner: formatDomainName(dname.owner) }), record: dname };
+  }
+  if (isApex && !hasNs) {
     return { ...sentence("apex-without-ns", { domain: formatDomainName(apex) }) };
   }
   return sizeRefusal(records);

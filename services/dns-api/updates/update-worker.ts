@@ -62,7 +62,7 @@ export function startUpdateWorker(
 }
 
 class UpdateWorker {
-  /** Told when there is room for more again. */
+  /** Told when a request is done: there is room for more, of its zone as well. */
   onRoom: () => void = () => {};
   readonly #context: DnsApiContext;
   readonly #observe: Observe;
@@ -85,7 +85,7 @@ class UpdateWorker {
     for (const update of waiting) {
       const work = this.#work(update).finally(() => {
         this.#inWork.delete(update.id);
-        if (this.#inWork.size === MOST_IN_WORK - 1) this.onRoom();
+        this.onRoom();
       });
       this.#inWork.set(update.id, work);
     }

@@ -125,13 +125,50 @@ export interface WaitingUpdate {
   readonly client: string;
 }
 
-/** The requests that have waited longest. @param without ids that are in work already */
-export function listWaitingUpdates(db: Db, without: readonly number[], limit: number): Promise<WaitingUpdate[]> {
+/** Requests that are in work at a time, those that wait for their zone's turn included. */
+const MOST_OF_ZONE = 4;
+const MOST_OF_COMPANY = 8;
+const MOST_OF_RESELLER = 16;
+
+/**
+ * The requests to be taken up next, so that nobody's many requests keep those of others waiting: resellers take turns,
+ * then a reseller's companies, a company's zones, and the clients that name a zone, of which some may be strangers.
+ * A client's requests keep their order. None of a zone, company or reseller that has its most in work.
+ * @param inWork ids that are in work already, and count
+ */
+export function listWaitingUpdates(db: Db, inWork: readonly number[], limit: number): Promise<WaitingUpdate[]> {
   return queryRows<WaitingUpdate>(
     db,
-    `select id, message, digest, client from dns_updates
-      where rcode is null and begin_by > now() and id <> all($1::bigint[]) order by id limit $2`,
-    [without, limit],
+    `with in_work as materialized (
+       select d.id, d.zone_id, d.client from unnest($1::bigint[]) w (id) join dns_updates d on d.id = w.id
+        where d.rcode is null
+     ), waiting as (
+       select id, zone_id, client, true as in_work from in_work
+       union all
+       select d.id, d.zone_id, d.client, false from dns_updates d
+        where d.rcode is null and d.begin_by > now() and d.received_at > now() - interval '${BEGIN_WITHIN_SECONDS} s'
+          and not exists (select from in_work w where w.id = d.id)
+     ), by_client as (
+       select id, zone_id, in_work, row_number() over (partition by zone_id, client order by in_work desc, id) as place
+         from waiting
+     ), by_zone as (
+       select id, zone_id, in_work, row_number() over (partition by zone_id order by in_work desc, place, id) as place
+         from by_client
+     ), by_company as (
+       select w.id, w.in_work, z.reseller_id,
+              row_number() over (partition by z.company_id order by w.in_work desc, w.place, w.id) as place
+         from by_zone w left join zones z on z.id = w.zone_id
+        where w.in_work or w.place <= ${MOST_OF_ZONE}
+     ), by_reseller as (
+       select id, in_work, row_number() over (partition by reseller_id order by in_work desc, place, id) as place
+         from by_company where in_work or place <= ${MOST_OF_COMPANY}
+     ), next as (
+       select id, place from by_reseller
+        where not in_work and place <= ${MOST_OF_RESELLER} order by place, id limit $2
+     )
+     select d.id, d.message, d.digest, d.client from next join dns_updates d on d.id = next.id
+      where d.rcode is null order by next.place, d.id`,
+    [inWork, limit],
     { name: "list-waiting-updates" },
   );
 }

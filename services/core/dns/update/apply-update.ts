@@ -160,13 +160,17 @@ class ZoneDraft {
 
   /**
    * RFC 2136 §3.4.2.2: no CNAME beside other data, and no other data beside a CNAME. The apex has a SOA. RFC 4592 §4.2,
-   * §4.4: nobody knows what NS and DNAME of a wildcard mean. RFC 4035 §2.4: DS stands in the parent.
+   * §4.4: nobody knows what NS and DNAME of a wildcard mean. RFC 6672 §2.3: they stand together at the apex alone.
+   * RFC 4035 §2.4: DS stands in the parent.
    */
   #isBarred({ owner, type }: ResourceRecord, present: readonly ResourceRecord[]): boolean {
+    const isApex = sameName(owner, this.#zone.apex);
+    const has = (other: number) => present.some((record) => record.type === other);
     if ((type === TYPE.NS || type === TYPE.DNAME) && isWildcard(owner)) return true;
-    if (type === TYPE.DS && sameName(owner, this.#zone.apex)) return true;
-    if (type !== TYPE.CNAME) return !isAllowedBesideCname(type) && present.some((other) => other.type === TYPE.CNAME);
-    return sameName(owner, this.#zone.apex) || present.some((other) => !isAllowedBesideCname(other.type));
+    if (!isApex && ((type === TYPE.NS && has(TYPE.DNAME)) || (type === TYPE.DNAME && has(TYPE.NS)))) return true;
+    if (type === TYPE.DS && isApex) return true;
+    if (type !== TYPE.CNAME) return !isAllowedBesideCname(type) && has(TYPE.CNAME);
+    return isApex || present.some((other) => !isAllowedBesideCname(other.type));
   }
 
   /** RFC 2136 §3.4.2.4: the last NS record of the apex stays. */

@@ -29,6 +29,7 @@ describe("checkTouchedNames", () => {
     ],
     ["a name left empty", touch("www")],
     ["DNAME beside other data", touch("www", recordOf("www", "DNAME", "a."), recordOf("www", "A", "192.0.2.1"))],
+    ["DNAME beside NS at the apex", touch("@", recordOf("@", "NS", "ns1"), recordOf("@", "DNAME", "a.test."))],
     ["an apex with NS", touch("@", recordOf("@", "NS", "ns1"), recordOf("@", "A", "192.0.2.1"))],
     [
       "a record that just fits into a message",
@@ -52,6 +53,7 @@ describe("checkTouchedNames", () => {
     ],
     ["two CNAMEs", touch("www", recordOf("www", "CNAME", "a"), recordOf("www", "CNAME", "b")), "a second CNAME"],
     ["two DNAMEs", touch("www", recordOf("www", "DNAME", "a"), recordOf("www", "DNAME", "b")), "a second DNAME"],
+    ["DNAME beside NS", touch("d", recordOf("d", "NS", "a"), recordOf("d", "DNAME", "b")), "a DNAME beside NS"],
     ["CNAME at the apex", touch("@", recordOf("@", "CNAME", "a")), "apex"],
     ["an apex without NS", touch("@"), "needs an NS record"],
     ["an apex with other data only", touch("@", recordOf("@", "MX", "0 .")), "needs an NS record"],

@@ -61,6 +61,17 @@ describe("steps", () => {
     ],
     ["add no CNAME beside data", [withData("www", "CNAME", "alias", 60)], []],
     ["add no CNAME to the apex", [withData("@", "CNAME", "alias", 60)], []],
+    [
+      "add no DNAME beside NS",
+      ["NS", "DNAME"].map((type) => withData("cut", type, "other", 60)),
+      ["+ cut NS other.example.org. 60"],
+    ],
+    [
+      "add no NS beside a DNAME",
+      ["DNAME", "NS"].map((type) => withData("cut", type, "other", 60)),
+      ["+ cut DNAME other.example.org. 60"],
+    ],
+    ["add a DNAME to the apex", [withData("@", "DNAME", "other", 60)], ["+ @ DNAME other.example.org. 60"]],
     ["add no data beside a CNAME", [withData("alias", "A", "192.0.2.9", 60)], []],
     [
       "replace a CNAME",

@@ -163,6 +163,7 @@ export const problems = {
     "second-record": "There can only be one {type} at {owner}.",
     "cname-at-apex": "A CNAME cannot stand at the zone itself, beside the SOA.",
     "cname-beside-data": "A CNAME cannot stand beside other records ({type}) at {owner}.",
+    "dname-beside-ns": "A DNAME cannot stand beside NS records at {owner}; only the zone itself may have both.",
     "apex-without-ns": "{domain} needs an NS record.",
     "serial-form": "A calendar serial has the form YYYYMMDDSS.",
     "serial-in-future": "A calendar serial cannot lie in the future.",

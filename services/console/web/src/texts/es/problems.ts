@@ -194,6 +194,7 @@ export const problems: Texts["problems"] = {
     "second-record": "Solo puede haber un {type} en {owner}.",
     "cname-at-apex": "Un CNAME no puede estar en la zona misma, junto al SOA.",
     "cname-beside-data": "Un CNAME no puede estar junto a otros registros ({type}) en {owner}.",
+    "dname-beside-ns": "Un DNAME no puede estar junto a registros NS en {owner}; solo la zona misma puede tener ambos.",
     "apex-without-ns": "{domain} necesita un registro NS.",
     "serial-form": "Una serie de calendario tiene la forma AAAAMMDDSS.",
     "serial-in-future": "Una serie de calendario no puede estar en el futuro.",
