@@ -62,7 +62,7 @@ export function startUpdateWorker(
 }
 
 class UpdateWorker {
-  /** Told when a request is done: there is room for more, of its zone as well. */
+  /** Told when a request is done: there is room for more, of its zone as well. One that stays waits for the next look. */
   onRoom: () => void = () => {};
   readonly #context: DnsApiContext;
   readonly #observe: Observe;
@@ -83,10 +83,11 @@ class UpdateWorker {
     if (room <= 0) return POLL_MS;
     const waiting = await listWaitingUpdates(this.#context.db, [...this.#inWork.keys()], room);
     for (const update of waiting) {
-      const work = this.#work(update).finally(() => {
-        this.#inWork.delete(update.id);
-        this.onRoom();
-      });
+      const work = this.#work(update)
+        .finally(() => this.#inWork.delete(update.id))
+        .then((isDone) => {
+          if (isDone) this.onRoom();
+        });
       this.#inWork.set(update.id, work);
     }
     return POLL_MS;
@@ -98,9 +99,10 @@ class UpdateWorker {
     await this.#telling;
   }
 
-  async #work(update: WaitingUpdate): Promise<void> {
+  /** @returns whether it has an answer */
+  async #work(update: WaitingUpdate): Promise<boolean> {
     const judged = await this.#judgeSafely(update);
-    if (!judged) return;
+    if (!judged) return false;
     updatesJudged.inc({ rcode: judged.rcode });
     const { refusal = "" } = judged;
     if (judged.rcode !== RCODE.NOERROR) {
@@ -108,6 +110,7 @@ class UpdateWorker {
     }
     this.#tell();
     if (judged.zoneId !== undefined) this.#context.announcer.announce([judged.zoneId]);
+    return true;
   }
 
   /** While the database is away a request stays, and is taken up again as long as somebody waits for it. */
