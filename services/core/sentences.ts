@@ -112,6 +112,7 @@ export const SENTENCES = {
   "pool-member-value-form": "must be an IPv4 or IPv6 address or a domain name",
   "pool-member-name-form": "must be 1 to 64 letters, digits, dots, colons, hyphens or underscores",
   "pool-member-twice": "two members are called {member}",
+  "domain-name-needed": "must be a domain name",
   "printable-ascii": "must be printable ASCII",
   "http-status-form": "must be a status such as 200, or a range such as 200-399",
   "http-path-form": "must begin with /, and be printable ASCII without spaces",

@@ -129,8 +129,8 @@ function poolOf(
 function readOwner(text: string, apex: DomainName): Result<DomainName, Refusal> {
   const owner = parseDomainName(text, apex);
   if (!owner.ok) return refuse(invalidField("name", owner.error));
-  const problem = checkOwner(owner.value, apex);
-  return problem ? refuse(problem) : owner;
+  const lawful = checkOwner(owner.value, apex);
+  return lawful.ok ? owner : refuse(invalidField("name", lawful.error));
 }
 
 /** The edits that the fields of a batch describe. */

@@ -478,9 +478,25 @@ describe("a pool", () => {
       { members: [{ value: "192.0.2.1" }], check: { type: "tcp", port: 80, interval: 1 } },
       "invalid field: interval: must be at least 5",
     ],
+    [
+      { members: [{ value: "192.0.2.1" }], check: { type: "dns", question: ".." } },
+      "invalid field: question: must be a domain name",
+    ],
   ])("is refused: %j", async (fields, msg) => {
     const zone = await makeZone(api);
     const { status, body } = await api.call("POST", `/api/v1/pool/${zone}`, { name: "p", ...fields });
     expect({ status, msg: body.msg }).toEqual({ status: 400, msg });
   });
+});
+
+test("a reverse zone has no aliases and no pools, as it has no addresses", async () => {
+  const zone = "2.0.192.in-addr.arpa";
+  expect(await api.call("POST", `/api/v1/master_zone/${zone}`, zoneFields())).toMatchObject({ status: 200 });
+  const no = {
+    status: 400,
+    body: { msg: expect.stringMatching(/^invalid field: name: a reverse zone accepts only NS/) },
+  };
+  expect(await api.call("POST", `/api/v1/alias/${zone}`, { name: "1", target: "a.example.net" })).toMatchObject(no);
+  const pool = { name: "1", members: [{ value: "192.0.2.1" }] };
+  expect(await api.call("POST", `/api/v1/pool/${zone}`, pool)).toMatchObject(no);
 });

@@ -1,10 +1,11 @@
 import { z } from "zod";
 import { invalidField, type Refusal } from "../../refusal.ts";
 import { ok, type Result, refuse } from "../../result.ts";
-import { sentence } from "../../sentences.ts";
+import { type Sentence, sentence } from "../../sentences.ts";
 import { formatIpAddress, parseIpAddress } from "../ip-address.ts";
 import { type DomainName, formatDomainName, isSubdomain, parseDomainName } from "../name.ts";
 import { TYPE } from "../rr-types.ts";
+import { checkRecordType } from "../zone-checks.ts";
 import { healthCheck } from "./health-check.ts";
 
 /**
@@ -113,10 +114,10 @@ export function targetsOf(follower: Follower): DomainName[] {
   return texts.map(storedName);
 }
 
-/** A zone has followers at its own names alone. */
-export function checkOwner(owner: DomainName, apex: DomainName): Refusal | undefined {
-  if (isSubdomain(owner, apex)) return undefined;
-  return invalidField("name", sentence("outside-zone", { owner: formatDomainName(owner) }));
+/** A zone has followers at its own names alone, and a reverse zone, which has no addresses, none. */
+export function checkOwner(owner: DomainName, apex: DomainName): Result<void, Sentence> {
+  if (!isSubdomain(owner, apex)) return refuse(sentence("outside-zone", { owner: formatDomainName(owner) }));
+  return checkRecordType(apex, TYPE.A);
 }
 
 /** A name that was stored in presentation form. @throws when it is none: the store is corrupt */

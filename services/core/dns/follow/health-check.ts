@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { parseDomainName } from "../name.ts";
 
 const PORT = z.int("check-port-form").min(1, "check-port-form").max(65_535, "check-port-form");
 const BOUNDS = { interval: [5, 3_600], timeout: [1, 30], tries: [1, 10], recovery: [0, 86_400] } as const;
@@ -68,7 +69,9 @@ export const healthCheck = z.discriminatedUnion("type", [
   timing.extend({
     type: z.literal("dns"),
     port: PORT.default(53),
-    question: line(255).meta({ description: "a name; an answer with NOERROR and a record of the type is well" }),
+    question: line(255)
+      .refine((text) => parseDomainName(text).ok, "domain-name-needed")
+      .meta({ description: "a name; an answer with NOERROR and a record of the type is well" }),
     question_type: z.enum(["A", "AAAA", "NS", "SOA", "MX", "TXT"], "one-of").default("SOA"),
   }),
 ]);

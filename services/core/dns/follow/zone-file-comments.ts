@@ -2,8 +2,8 @@ import type { z } from "zod";
 import { sentenceOf } from "../../refusal.ts";
 import { ok, type Result, refuse } from "../../result.ts";
 import { type Sentence, sentence } from "../../sentences.ts";
-import { type DomainName, formatDomainName, isSubdomain, parseDomainName, portableName } from "../name.ts";
-import { aliasDefinition, type Follower, poolDefinition, readAlias, readPool } from "./follower.ts";
+import { type DomainName, formatDomainName, parseDomainName, portableName } from "../name.ts";
+import { aliasDefinition, checkOwner, type Follower, poolDefinition, readAlias, readPool } from "./follower.ts";
 
 /** How a line begins that says what a name follows: a comment to everybody else (RFC 1035 §5.1). */
 const COMMENT = /^;palomar (alias|pool) (\S+) (.+?)\r?$/gm;
@@ -57,8 +57,8 @@ function readFollower(
 ): Result<Follower, Sentence> {
   const owner = parseDomainName(name, apex);
   if (!owner.ok) return owner;
-  if (!isSubdomain(owner.value, apex))
-    return refuse(sentence("outside-zone", { owner: formatDomainName(owner.value) }));
+  const lawful = checkOwner(owner.value, apex);
+  if (!lawful.ok) return lawful;
   if (kind === "alias") {
     const given = parse(aliasDefinition, definition);
     if (!given.ok) return given;

@@ -92,4 +92,9 @@ describe("comments of a master file", () => {
     const read = readFollowers(`\n${text}\n`, APEX);
     expect(read.ok ? "taken" : read.error.reason.code).toBe(code);
   });
+
+  test("are refused in a reverse zone", () => {
+    const read = readFollowers(';palomar alias 1 {"target":"a."}\n', nameOf("2.0.192.in-addr.arpa"));
+    expect(read).toMatchObject({ ok: false, error: { line: 1, reason: { code: "reverse-types" } } });
+  });
 });

@@ -359,6 +359,7 @@ export const problems: Texts["problems"] = {
     "pool-member-value-form": "debe ser una dirección IPv4 o IPv6 o un nombre de dominio",
     "pool-member-name-form": "debe tener de 1 a 64 letras, cifras, puntos, dos puntos, guiones o guiones bajos",
     "pool-member-twice": "hay dos miembros llamados {member}",
+    "domain-name-needed": "debe ser un nombre de dominio",
     "printable-ascii": "debe ser ASCII imprimible",
     "http-status-form": "debe ser un estado como 200, o un intervalo como 200-399",
     "http-path-form": "debe empezar por / y ser ASCII imprimible sin espacios",
