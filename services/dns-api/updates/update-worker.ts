@@ -21,6 +21,8 @@ import { type JudgedUpdate, UpdateJudge } from "./update-judge.ts";
 const POLL_MS = 1_000;
 /** Requests that are in work or wait here for their zone's turn. */
 const MOST_IN_WORK = 200;
+/** More is looked for when so many are done since the last look: fewer than a zone may have in work, so that none stands still. */
+const DONE_A_LOOK = 4;
 const PRUNE_EVERY_MS = 60_000;
 
 const updatesJudged = new Counter({
@@ -62,12 +64,13 @@ export function startUpdateWorker(
 }
 
 class UpdateWorker {
-  /** Told when a request is done: there is room for more, of its zone as well. One that stays waits for the next look. */
+  /** Told when requests are done: there is room for more, of their zone as well. One that stays waits for the next look. */
   onRoom: () => void = () => {};
   readonly #context: DnsApiContext;
   readonly #observe: Observe;
   readonly #judge: UpdateJudge;
   readonly #inWork = new Map<number, Promise<void>>();
+  #doneSinceLook = 0;
   #hasAnswers = false;
   #telling: Promise<void> | undefined;
 
@@ -81,12 +84,14 @@ class UpdateWorker {
   async look(): Promise<number> {
     const room = MOST_IN_WORK - this.#inWork.size;
     if (room <= 0) return POLL_MS;
+    this.#doneSinceLook = 0;
     const waiting = await listWaitingUpdates(this.#context.db, [...this.#inWork.keys()], room);
     for (const update of waiting) {
       const work = this.#work(update)
         .finally(() => this.#inWork.delete(update.id))
         .then((isDone) => {
-          if (isDone) this.onRoom();
+          if (isDone) this.#doneSinceLook += 1;
+          if (isDone && (this.#doneSinceLook >= DONE_A_LOOK || this.#inWork.size === 0)) this.onRoom();
         });
       this.#inWork.set(update.id, work);
     }

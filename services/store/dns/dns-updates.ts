@@ -126,9 +126,9 @@ export interface WaitingUpdate {
 }
 
 /** Requests that are in work at a time, those that wait for their zone's turn included. */
-const MOST_OF_ZONE = 4;
-const MOST_OF_COMPANY = 8;
-const MOST_OF_RESELLER = 16;
+const MOST_OF_ZONE = 16;
+const MOST_OF_COMPANY = 24;
+const MOST_OF_RESELLER = 48;
 
 /**
  * The requests to be taken up next, so that nobody's many requests keep those of others waiting: resellers take turns,
