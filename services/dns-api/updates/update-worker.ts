@@ -90,8 +90,9 @@ class UpdateWorker {
       const work = this.#work(update)
         .finally(() => this.#inWork.delete(update.id))
         .then((isDone) => {
-          if (isDone) this.#doneSinceLook += 1;
-          if (isDone && (this.#doneSinceLook >= DONE_A_LOOK || this.#inWork.size === 0)) this.onRoom();
+          if (!isDone) return;
+          this.#doneSinceLook += 1;
+          if (this.#doneSinceLook >= DONE_A_LOOK || this.#inWork.size === 0) this.onRoom();
         });
       this.#inWork.set(update.id, work);
     }
