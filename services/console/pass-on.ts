@@ -4,6 +4,7 @@ import { DELEGATION_SCHEME, type Delegation, makeDelegationToken } from "../core
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { type Method, RawReply, type Request } from "../platform/http/endpoint.ts";
+import { BROKEN_OFF } from "../platform/http/request-body.ts";
 import { REQUEST_ID_HEADER } from "../platform/http/request-id.ts";
 import { traceHeaders } from "../platform/observability/tracing.ts";
 import type { AddressName } from "../platform/service.ts";
@@ -45,6 +46,7 @@ export async function passOn(
   const hasBody = headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
   const own = body === undefined ? undefined : JSON.stringify(body);
   const token = makeDelegationToken(keyRing, delegation, clock.nowMs());
+  if (incoming.destroyed) return BROKEN_OFF;
   const given = new AbortController();
   incoming.once("close", () => {
     if (!incoming.complete) given.abort();

@@ -12,6 +12,9 @@ export interface TurnLimits {
   readonly more?: (client: string) => number;
 }
 
+/** Does what waits for somebody else, while others have the place of this work. @returns with a place again */
+export type Aside = <T>(wait: () => Promise<T>) => Promise<T>;
+
 interface Waiting {
   readonly group: string;
   proceed(): void;
@@ -41,16 +44,38 @@ export class FairTurns {
     return this.#waiting.get(client)?.length ?? 0;
   }
 
-  /** Does the work when it is the client's turn. @param group always the client's @returns what the work does */
-  async run<T>(client: string, work: () => Promise<T>, group = client): Promise<T> {
-    if (!this.#hasRoom(client, group) || this.#waiting.has(client)) await this.#wait(client, group);
-    else this.#begin(client, group);
+  /**
+   * Does the work when it is the client's turn.
+   * @param work ends after all that it does aside
+   * @param group always the client's
+   * @returns what the work does
+   */
+  async run<T>(client: string, work: (aside: Aside) => Promise<T>, group = client): Promise<T> {
+    if (!this.#enters(client, group)) await this.#wait(client, group);
     try {
-      return await work();
+      return await work(async (wait) => {
+        this.#leave(client, group);
+        try {
+          return await wait();
+        } finally {
+          if (!this.#enters(client, group)) await this.#wait(client, group);
+        }
+      });
     } finally {
-      this.#end(client, group);
-      while (this.#admitOneOfEach());
+      this.#leave(client, group);
     }
+  }
+
+  /** @returns whether there was a place at once */
+  #enters(client: string, group: string): boolean {
+    const enters = this.#hasRoom(client, group) && !this.#waiting.has(client);
+    if (enters) this.#begin(client, group);
+    return enters;
+  }
+
+  #leave(client: string, group: string): void {
+    this.#end(client, group);
+    while (this.#admitOneOfEach());
   }
 
   #hasRoom(client: string, group: string): boolean {

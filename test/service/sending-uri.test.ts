@@ -1,8 +1,9 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { simpleParser } from "mailparser";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ApiAnswer } from "../support/api-client.ts";
+import { addTestInstance } from "../support/instances.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { eventually } from "../support/stack.ts";
 
@@ -332,5 +333,67 @@ describe("send_one_form", () => {
     expect((await sendForm({ campana_id, contacto: "a@b" })).body.on).toMatch(/^invalid email /);
     const { status, body } = await stack.call("POST", "/envio/send_one_form", { campana_id, contacto: EMAIL });
     expect([status, body.on]).toEqual([400, "formulario invalido"]);
+  });
+});
+
+describe("large calls beside those of others", () => {
+  const LARGE = { adjuntos: [{ filename: "a.txt", content: ["YWJj".repeat(25_000)] }] };
+  const OTHERS = ["one", "another"].map((name) => ({ Authorization: `the key of ${name}` }));
+  let url: string;
+
+  beforeAll(async () => {
+    for (const [index, { Authorization: key }] of OTHERS.entries()) {
+      const named = { name: `other${index}`, host: `other${index}.test`, domains: [`other${index}.example.org`] };
+      await addTestInstance(stack.context.db, stack.context.keyRing, { ...named, key, archive: false });
+    }
+    url = `${await stack.context.addressOf("mail_api")}/v1/envio/send_one_form/`;
+  });
+
+  /** A form of which only the beginning comes. */
+  function beginForm(headers: Readonly<Record<string, string>>) {
+    const type = { "Content-Type": "multipart/form-data; boundary=b", "Content-Length": 1_000_000 };
+    const form = request(url, { method: "POST", agent: false, headers: { ...headers, ...type } });
+    form.on("error", () => {});
+    form.write("--b\r\n");
+    return form;
+  }
+
+  /** How long a call of the stack's own instance takes, in ms. */
+  async function callTakes(): Promise<number> {
+    const startedAt = Date.now();
+    const { status, body } = await sendUri(stack, { html_url: `${base}/page`, ...LARGE });
+    expect([status, body.sent]).toEqual([200, 1]);
+    return Date.now() - startedAt;
+  }
+
+  test("pages that do not come, and forms that come slowly, hold up nobody else's", async () => {
+    const mute = createServer(() => {});
+    await new Promise<void>((resolve) => mute.listen(0, "127.0.0.1", resolve));
+    const html_url = `http://127.0.0.1:${(mute.address() as AddressInfo).port}/`;
+    const calls = await Promise.all(
+      OTHERS.map(async (headers, index) => {
+        const remitente = `info@other${index}.example.org`;
+        const campana_id = await stack.addCampaign({ remitente }, headers);
+        const call = { email: true, contacto: { email: EMAIL }, campana_id, html_url, ...LARGE };
+        return () => stack.call("POST", "/envio/send_one_uri/", call, headers);
+      }),
+    );
+    const waiting = calls.map((call) => call());
+    const forms = OTHERS.map(beginForm);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(await callTakes()).toBeLessThan(4_000);
+    for (const form of forms) form.destroy();
+    mute.closeAllConnections();
+    mute.close();
+    expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual([400, 400]);
+  });
+
+  test("those that are broken off before their turn leave their places", async () => {
+    const mine = { Authorization: "key-of-the-instance" };
+    const forms = Array.from({ length: 12 }, () => [mine, ...OTHERS].map(beginForm)).flat();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    for (const form of forms.reverse()) form.destroy();
+    expect(await callTakes()).toBeLessThan(4_000);
+    expect(await callTakes()).toBeLessThan(4_000);
   });
 });

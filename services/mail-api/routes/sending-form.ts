@@ -3,6 +3,7 @@ import busboy from "busboy";
 import { type Attachment, isContentType } from "../../core/mail/mime.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { BROKEN_OFF } from "../../platform/http/request-body.ts";
 import { readPartHeaders } from "../../platform/read-mime.ts";
 import { MOST_ATTACHMENTS } from "./sending-fields.ts";
 
@@ -28,6 +29,7 @@ export async function readForm(
   incoming: IncomingMessage,
   limitOctets: number,
 ): Promise<Result<SubmittedForm, Refusal>> {
+  if (incoming.destroyed) return BROKEN_OFF;
   if (Number(incoming.headers["content-length"] ?? 0) > limitOctets) return refuse({ kind: "too-large" });
   const parser = openParser(incoming);
   if (parser === undefined) return refuse(UNREADABLE);

@@ -8,6 +8,7 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Send } from "../../operations/mail/accept-sends.ts";
 import type { SendCopy } from "../../operations/mail/audience.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
+import type { Aside } from "../../platform/fair-turns.ts";
 import { fetchText, isHttpUrl } from "../../platform/lookups/fetch-html.ts";
 import { type Campaign, findCampaign } from "../../store/mail/campaigns/campaigns.ts";
 import type { RecipientAddress } from "../../store/mail/contacts/recipients.ts";
@@ -22,17 +23,20 @@ import type { ContactFields, SendingFields } from "./sending-fields.ts";
 /** Contacts of one call, at most. */
 const MOST_CONTACTS = 50_000;
 
-/**
- * Makes a send of a call: judges what the schema cannot, cheapest first, and fetches what is named by URL, once.
- * @param files attachments that did not come in a field
- */
+/** What a send is made of. */
+export interface SendParts {
+  readonly caller: MailCaller;
+  readonly fields: SendingFields;
+  /** Attachments that did not come in a field. */
+  readonly files?: readonly Attachment[];
+  readonly aside: Aside;
+}
+
+/** Makes a send of a call: judges what the schema cannot, cheapest first, and fetches what is named by URL, once. */
 export async function readSend(
   services: MailServices,
-  caller: MailCaller,
-  fields: SendingFields,
-  files: readonly Attachment[] = [],
+  { caller: { instance, login }, fields, files = [], aside }: SendParts,
 ): Promise<Result<Send, Refusal>> {
-  const { instance, login } = caller;
   if ((fields.contactos?.length ?? 0) > MOST_CONTACTS) return refuse({ kind: "too-large" });
   if (fields.archive && !instance.archive) return refuse(forbidden("archive-licence-needed"));
   const audience = readAudience(fields);
@@ -45,7 +49,9 @@ export async function readSend(
   if (campaign === undefined) return refuse(notFound("object-unknown"));
   const envelope = await readSenders(services, instance, { fields, campaign });
   if (!envelope.ok) return envelope;
-  const text = fields.email ? await readText(services, { fields, campaign }) : ok({ subject: "", html: "" });
+  const text = fields.email
+    ? await aside(() => readText(services, { fields, campaign }))
+    : ok({ subject: "", html: "" });
   if (!text.ok) return text;
 
   const { recipients, copies, to, cc } = audience.value;

@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import type { z } from "zod";
-import type { Attachment } from "../../core/mail/mime.ts";
 import { conflict, invalidField, notFound, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { acceptSend, type SendOutcome, UnknownBatch } from "../../operations/mail/accept-sends.ts";
 import { SendQueue } from "../../operations/mail/send-queue.ts";
 import { sendRefusal } from "../../operations/mail/send-refusal.ts";
 import type { Clock } from "../../platform/clock.ts";
+import type { Aside } from "../../platform/fair-turns.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";
 import {
@@ -23,15 +23,13 @@ import type { MailServices } from "../services.ts";
 import { batchEndpoints } from "./sending-batch.ts";
 import { manyInline, manyUri, oneForm, oneInline, oneUri, type SendingFields, sentReply } from "./sending-fields.ts";
 import { readForm } from "./sending-form.ts";
-import { readSend } from "./sending-request.ts";
+import { readSend, type SendParts } from "./sending-request.ts";
 
 type SentReply = z.infer<typeof sentReply>;
 type Outcome = Result<SentReply, Refusal>;
 
 /** A call as its endpoint has it. */
-interface SendingCall {
-  readonly caller: MailCaller;
-  readonly fields: SendingFields;
+interface SendingCall extends SendParts {
   readonly headers: IncomingHttpHeaders;
   readonly clientAddress: string;
 }
@@ -39,7 +37,6 @@ interface SendingCall {
 /** One call: who, what, and the headers that tell whether it is a repetition. */
 interface Call extends SendingCall {
   readonly operation: string;
-  readonly files?: readonly Attachment[];
 }
 
 /** What calls share. */
@@ -63,8 +60,8 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
       summary,
       fields,
       reply: sentReply,
-      act: ({ caller, fields, headers, clientAddress }: SendingCall) =>
-        send(sending, { operation, caller, headers, fields, clientAddress }),
+      act: ({ caller, fields, headers, clientAddress, aside }: SendingCall) =>
+        send(sending, { operation, caller, headers, fields, clientAddress, aside }),
     });
   return [
     declare("send_one_uri", "Send a web page to one contact", oneUri),
@@ -75,8 +72,8 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
       summary: "Send a web page with attached files to one contact: a multipart form",
       input: "stream",
       reply: sentReply,
-      act: async ({ caller, headers, clientAddress, incoming }) => {
-        const form = await readForm(incoming, services.config.apiBodyLimitOctets);
+      act: async ({ caller, headers, clientAddress, incoming, aside }) => {
+        const form = await aside(() => readForm(incoming, services.config.apiBodyLimitOctets));
         if (!form.ok) return form;
         const cleaned = cleanFields(form.value.fields, () => false);
         const read = cleaned.ok ? validateFields(oneForm, cleaned.value) : cleaned;
@@ -90,6 +87,7 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
           fields,
           clientAddress,
           files,
+          aside,
         });
       },
     }),
@@ -108,7 +106,8 @@ async function send(sending: Sending, call: Call): Promise<Outcome> {
   if (!repeatable.ok) return repeatable;
   const key = repeatable.value;
   if (key === undefined) return acceptJoining(sending, call, undefined);
-  return sending.underWay.share(key, async () => {
+  // The other call may wait aside, and then for its place again: whoever waits for it must not have that.
+  return sending.underWay.share(key, call.aside, async () => {
     const known = await findCall<SentReply>(sending.services.db, key);
     return known ? answerAgain(known) : acceptJoining(sending, call, key);
   });
@@ -125,7 +124,7 @@ async function acceptJoining(sending: Sending, call: Call, key: IdempotentCall |
 }
 
 async function acceptCall({ services, sends }: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
-  const read = await readSend(services, call.caller, call.fields, call.files);
+  const read = await readSend(services, call);
   if (!read.ok) return read;
   const verdict = await services.content.judgeSend(read.value, call.clientAddress);
   // While nobody can look at it, and it is not to be sent unseen.
@@ -154,11 +153,16 @@ class CallsUnderWay {
   readonly #calls = new Map<string, { readonly bodyHash: Buffer; readonly outcome: Promise<Outcome> }>();
 
   /** @param answer called unless the same call is under way; after another call under the same key has ended */
-  async share({ instanceId, key, bodyHash }: IdempotentCall, answer: () => Promise<Outcome>): Promise<Outcome> {
+  async share(
+    { instanceId, key, bodyHash }: IdempotentCall,
+    aside: Aside,
+    answer: () => Promise<Outcome>,
+  ): Promise<Outcome> {
     const name = `${instanceId} ${key}`;
     for (let other = this.#calls.get(name); other; other = this.#calls.get(name)) {
-      if (bodyHash.equals(other.bodyHash)) return other.outcome;
-      await other.outcome.catch(() => {}); // its caller hears of it
+      const { outcome } = other;
+      if (bodyHash.equals(other.bodyHash)) return aside(() => outcome);
+      await aside(() => outcome.catch(() => {})); // its caller hears of it
     }
     const outcome = answer().finally(() => this.#calls.delete(name));
     this.#calls.set(name, { bodyHash, outcome });

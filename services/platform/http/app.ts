@@ -1,6 +1,7 @@
 import Koa, { type Context, type Next } from "koa";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Aside } from "../fair-turns.ts";
 import type { KeyGuesses } from "../guesses/key-guesses.ts";
 import type { Observe } from "../observability/observation.ts";
 import { carryOut, failureOf } from "./carry-out.ts";
@@ -12,7 +13,7 @@ import type { LargeRequests } from "./large-requests.ts";
 import { noLimits, type RateLimits } from "./limits.ts";
 import type { HttpApp } from "./listen.ts";
 import { PROBLEM_TYPE, problemOf, wantsProblems } from "./problem.ts";
-import { readBody } from "./request-body.ts";
+import { readBody, unreadBody } from "./request-body.ts";
 import { requestIdOf } from "./request-id.ts";
 import { Routes } from "./routes.ts";
 import { traceRequest } from "./trace-request.ts";
@@ -152,7 +153,6 @@ async function observeRequest(ctx: Context, next: Next, observe: Observe): Promi
   });
 }
 
-const NO_BODY = Buffer.alloc(0);
 /** What a stranger may send. */
 const OPEN_BODY_OCTETS = 16 * 1024;
 
@@ -181,17 +181,17 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
       const barred = declared.authorise?.(caller.value);
       if (barred) return refuse(barred);
       const mostOctets = declared.open ? Math.min(bodyLimitOctets, OPEN_BODY_OCTETS) : bodyLimitOctets;
-      const read = () => (declared.input === "stream" ? Promise.resolve(ok(NO_BODY)) : readBody(ctx.req, mostOctets));
+      const read = async () => (declared.input === "stream" ? unreadBody(ctx.req) : readBody(ctx.req, mostOctets));
       const key = declared.open ? addressOf(ctx.req) : dialect.callerKey(caller.value);
       const group = declared.open ? key : (dialect.groupKey?.(caller.value) ?? key);
       const sharer = { key, group };
-      const work = (body: Buffer) => {
+      const work = (body: Buffer, aside: Aside) => {
         const { method, path, query, headers } = ctx;
         const whose = { caller: caller.value, sharer, clientAddress: addressOf(ctx.req) };
         const asked = { requestId: requestIdOf(ctx.req), method, path, params, query, headers, ...whose, body };
         return options.largeRequests && declared.input !== "stream"
-          ? options.largeRequests.carryOut(declared, dialect, asked)
-          : carryOut(declared, dialect, asked, ctx.req);
+          ? options.largeRequests.carryOut(declared, dialect, asked, { aside })
+          : carryOut(declared, dialect, asked, { aside, incoming: ctx.req });
       };
       // Strangers send little, and have none of the places of those who are known.
       return declared.open ? readThen(read, work) : heavy.run(sharer, ctx.req, read, work);

@@ -3,6 +3,7 @@ import type { ParsedUrlQuery } from "node:querystring";
 import { ZodDefault, ZodNumber, ZodObject, ZodOptional, type ZodType } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result } from "../../core/result.ts";
+import type { Aside } from "../fair-turns.ts";
 import type { Observe } from "../observability/observation.ts";
 import { isDatabaseAway } from "../postgres/db.ts";
 import type { Dialect } from "./dialect.ts";
@@ -27,18 +28,22 @@ export interface Asked<Caller> {
   readonly body: Buffer;
 }
 
+/** What of a request only the thread that has its connection, or the place that it is worked on in, can give. */
+export interface Surroundings {
+  readonly aside: Aside;
+  /** The unread request, for `input: "stream"`. */
+  readonly incoming?: IncomingMessage;
+}
+
 /** An endpoint's answer to a request: a value for its `reply`, a `RawReply`, or a refusal. */
 export type Outcome = Result<unknown, Refusal>;
 
-/**
- * Waits for a place where the endpoint wants one, judges path, query and body, and acts.
- * @param incoming the unread request, for `input: "stream"`
- */
+/** Waits for a place where the endpoint wants one, judges path, query and body, and acts. */
 export async function carryOut<Caller>(
   declared: AnyEndpoint<Caller>,
   dialect: Pick<Dialect<Caller>, "judgedFields" | "queryFields">,
   asked: Asked<Caller>,
-  incoming?: IncomingMessage,
+  { aside, incoming }: Surroundings,
 ): Promise<Outcome> {
   const { caller, sharer, headers, clientAddress, body } = asked;
   const place = await declared.admit?.(caller, body.length, headers);
@@ -47,7 +52,7 @@ export async function carryOut<Caller>(
     const input = judgeInput(declared, dialect, asked);
     if (!input.ok) return input;
     const { params, fields, text } = input.value;
-    const whose = { caller, sharer, headers, clientAddress, incoming: incoming as IncomingMessage };
+    const whose = { caller, sharer, headers, clientAddress, aside, incoming: incoming as IncomingMessage };
     return await declared.act({ ...whose, params, fields, text });
   } finally {
     place?.value();

@@ -3,6 +3,7 @@ import type { Readable } from "node:stream";
 import type { ZodObject, ZodRawShape, ZodType, z } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
+import type { Aside } from "../fair-turns.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 
@@ -27,6 +28,8 @@ export interface Request<Caller, Params, Fields> {
   readonly text: string;
   /** The unread request, for `input: "stream"`. */
   readonly incoming: IncomingMessage;
+  /** For what waits for the client, or for a server that it names: others work meanwhile. */
+  readonly aside: Aside;
 }
 
 /** A body other than JSON. */

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Refusal } from "../../core/refusal.ts";
 import { type Result, refuse } from "../../core/result.ts";
-import { FairTurns, type TurnLimits } from "../fair-turns.ts";
+import { type Aside, FairTurns, type TurnLimits } from "../fair-turns.ts";
 import type { Sharer } from "./endpoint.ts";
 import { LastCallers } from "./last-callers.ts";
 
@@ -43,13 +43,13 @@ export class HeavyRequests {
 
   /**
    * @param read reads the body; its time is the client's
-   * @param work does what is asked with the body; its time is ours
+   * @param work does what is asked with the body; its time is ours, but for what it does aside
    */
   async run<Body, T>(
     { key: client, group }: Sharer,
     request: IncomingMessage,
     read: () => Promise<Result<Body, Refusal>>,
-    work: (body: Body) => Promise<Result<T, Refusal>>,
+    work: (body: Body, aside: Aside) => Promise<Result<T, Refusal>>,
   ): Promise<Result<T, Refusal>> {
     this.#callers.begin(client);
     try {
@@ -58,7 +58,7 @@ export class HeavyRequests {
         return refuse({ kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS });
       }
       // A body stays in memory until its work is done.
-      const workInTurn = (body: Body) => this.#working.run(client, () => work(body), group);
+      const workInTurn = (body: Body) => this.#working.run(client, (aside) => work(body, aside), group);
       return await this.#held.run(client, () => readThen(read, workInTurn), group);
     } finally {
       this.#callers.end(client);
@@ -66,13 +66,13 @@ export class HeavyRequests {
   }
 }
 
-/** Reads a body, and works on it where that went well. */
+/** Reads a body, and works on it where that went well. What holds no place has none to leave. */
 export async function readThen<Body, T>(
   read: () => Promise<Result<Body, Refusal>>,
-  work: (body: Body) => Promise<Result<T, Refusal>>,
+  work: (body: Body, aside: Aside) => Promise<Result<T, Refusal>>,
 ): Promise<Result<T, Refusal>> {
   const body = await read();
-  return body.ok ? work(body.value) : body;
+  return body.ok ? work(body.value, (wait) => wait()) : body;
 }
 
 /** What has no length, or is compressed, may come to anything. */

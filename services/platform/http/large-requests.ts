@@ -3,13 +3,17 @@ import type { ReadableStream } from "node:stream/web";
 import type { MessagePort, Worker } from "node:worker_threads";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
+import type { Aside } from "../fair-turns.ts";
 import type { Observation, Observe } from "../observability/observation.ts";
-import { type Asked, carryOut, failureOf, type Outcome } from "./carry-out.ts";
+import { type Asked, carryOut, failureOf, type Outcome, type Surroundings } from "./carry-out.ts";
 import type { Dialect } from "./dialect.ts";
 import { type AnyEndpoint, RawReply } from "./endpoint.ts";
 
 /** A body above this, in octets, is parsed and judged in the other thread. */
 const LARGE_BODY_OCTETS = 64 * 1024;
+
+/** When the thread has ended, whatever was being done there: the operator is told the reason, the client may come again. */
+const UNANSWERED: Outcome = refuse({ kind: "unavailable" });
 
 /** Thrown by an operation before it has changed anything: what is asked for takes long, and is for the other thread. */
 export class TakesLong extends Error {
@@ -22,7 +26,16 @@ interface ToThread {
   readonly asked: Asked<unknown>;
 }
 
+/** A request may go on that waits aside: it has a place again. */
+interface GoOn {
+  readonly goOn: number;
+}
+
 type FromThread =
+  /** A request waits for somebody else, */
+  | { readonly kind: "aside"; readonly id: number }
+  /** or has ceased to. */
+  | { readonly kind: "back"; readonly id: number }
   | { readonly kind: "answer"; readonly id: number; readonly answer: Answer }
   | { readonly kind: "observed"; readonly observation: Observation };
 
@@ -34,8 +47,11 @@ type Answer =
   | { readonly raw: Pick<RawReply, "contentType" | "status" | "headers">; readonly stream: ReadableStream };
 
 interface Waiting {
-  resolve(outcome: Outcome): void;
-  reject(error: Error): void;
+  readonly aside: Aside;
+  /** Called with the answer, or when there will be none. */
+  settle(outcome: Outcome): void;
+  /** While it waits aside: ends that. */
+  back?: () => void;
 }
 
 /**
@@ -61,13 +77,14 @@ export class LargeRequests {
     declared: AnyEndpoint<Caller>,
     dialect: Pick<Dialect<Caller>, "judgedFields" | "queryFields">,
     asked: Asked<Caller>,
+    surroundings: Surroundings,
   ): Promise<Outcome> {
-    if (asked.body.length > LARGE_BODY_OCTETS) return this.#handOver(declared, asked);
+    if (asked.body.length > LARGE_BODY_OCTETS) return this.#handOver(declared, asked, surroundings.aside);
     try {
-      return await carryOut(declared, dialect, asked);
+      return await carryOut(declared, dialect, asked, surroundings);
     } catch (error) {
       if (!(error instanceof TakesLong)) throw error;
-      return this.#handOver(declared, asked);
+      return this.#handOver(declared, asked, surroundings.aside);
     }
   }
 
@@ -80,7 +97,7 @@ export class LargeRequests {
     await ended;
   }
 
-  #handOver(declared: AnyEndpoint<never>, asked: Asked<unknown>): Promise<Outcome> {
+  #handOver(declared: AnyEndpoint<never>, asked: Asked<unknown>, aside: Aside): Promise<Outcome> {
     this.#worker ??= this.#start();
     this.#lastId += 1;
     const id = this.#lastId;
@@ -89,7 +106,7 @@ export class LargeRequests {
     // A buffer of its own goes over as it is; others lie in one that is shared.
     const transferred = buffer instanceof ArrayBuffer && buffer.byteLength === length ? [buffer] : [];
     this.#worker.postMessage(message, transferred);
-    return new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
+    return new Promise((settle) => this.#waiting.set(id, { aside, settle }));
   }
 
   #start(): Worker {
@@ -97,10 +114,10 @@ export class LargeRequests {
     let failure = new Error("the thread of large requests has ended");
     worker.on("message", (message: FromThread) => {
       if (message.kind === "observed") return this.#observe(message.observation);
-      const outcome = outcomeOf(message.answer);
-      if (outcome.ok && outcome.value instanceof RawReply) this.#follow(outcome.value.body);
-      this.#waiting.get(message.id)?.resolve(outcome);
-      this.#waiting.delete(message.id);
+      const waiting = this.#waiting.get(message.id)!;
+      if (message.kind === "aside") void this.#stepAside(worker, message.id, waiting);
+      else if (message.kind === "back") waiting.back!();
+      else this.#settle(message.id, waiting, outcomeOf(message.answer));
     });
     worker.on("error", (error) => {
       failure = error;
@@ -108,11 +125,28 @@ export class LargeRequests {
     });
     worker.once("exit", () => {
       this.#worker = undefined;
-      for (const { reject } of this.#waiting.values()) reject(failure);
-      this.#waiting.clear();
+      for (const [id, waiting] of this.#waiting) {
+        // Who waits aside has a place to come back to first.
+        if (waiting.back) waiting.back();
+        else this.#settle(id, waiting, UNANSWERED);
+      }
       for (const stream of this.#streams) stream.destroy(failure);
     });
     return worker;
+  }
+
+  /** Others have the request's place until what it waits for is there. */
+  async #stepAside(worker: Worker, id: number, waiting: Waiting): Promise<void> {
+    await waiting.aside(() => new Promise<void>((back) => Object.assign(waiting, { back })));
+    delete waiting.back;
+    if (this.#worker === worker) worker.postMessage({ goOn: id } satisfies GoOn);
+    else this.#settle(id, waiting, UNANSWERED);
+  }
+
+  #settle(id: number, { settle }: Waiting, outcome: Outcome): void {
+    this.#waiting.delete(id);
+    if (outcome.ok && outcome.value instanceof RawReply) this.#follow(outcome.value.body);
+    settle(outcome);
   }
 
   #follow(body: RawReply["body"]): void {
@@ -154,9 +188,11 @@ export async function serveLargeRequests(
     service,
     byKey: new Map(service.endpoints.map((declared) => [keyOf(declared), declared])),
   }));
+  const away = new AwayRequests(tell);
   const stopped = new Promise<void>((resolve) => {
-    port.on("message", (message: ToThread | "stop") => {
+    port.on("message", (message: ToThread | GoOn | "stop") => {
       if (message === "stop") resolve();
+      else if ("goOn" in message) away.goOn(message.goOn);
       else void answer(message);
     });
   });
@@ -169,8 +205,9 @@ export async function serveLargeRequests(
     const { buffer, byteOffset, length } = asked.body;
     // A Buffer arrives as the Uint8Array that it is.
     const body = Buffer.from(buffer, byteOffset, length);
-    const outcome = await carryOut(byKey.get(endpoint)!, service.dialect, { ...asked, body }).catch((error) =>
-      refuse(failureOf(error, observe, asked)),
+    const aside = <T>(wait: () => Promise<T>) => away.stepAside(id, wait);
+    const outcome = await carryOut(byKey.get(endpoint)!, service.dialect, { ...asked, body }, { aside }).catch(
+      (error) => refuse(failureOf(error, observe, asked)),
     );
     const answered = answerOf(outcome);
     try {
@@ -182,6 +219,32 @@ export async function serveLargeRequests(
 
   function tell(message: FromThread, transferred: readonly ReadableStream[] = []): void {
     port.postMessage(message, transferred as never);
+  }
+}
+
+/** The thread's requests that wait aside, or for a place again. */
+class AwayRequests {
+  readonly #tell: (message: FromThread) => void;
+  readonly #goOn = new Map<number, () => void>();
+
+  constructor(tell: (message: FromThread) => void) {
+    this.#tell = tell;
+  }
+
+  async stepAside<T>(id: number, wait: () => Promise<T>): Promise<T> {
+    this.#tell({ kind: "aside", id });
+    try {
+      return await wait();
+    } finally {
+      const hasPlace = new Promise<void>((goOn) => this.#goOn.set(id, goOn));
+      this.#tell({ kind: "back", id });
+      await hasPlace;
+      this.#goOn.delete(id);
+    }
+  }
+
+  goOn(id: number): void {
+    this.#goOn.get(id)!();
   }
 }
 

@@ -7,6 +7,14 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 
 const MALFORMED: Refusal = { kind: "malformed-json" };
 
+/** To whoever has gone already: nothing comes of such a request any more, not even its end. */
+export const BROKEN_OFF = refuse(MALFORMED);
+
+/** Of what an operation reads itself, nothing. */
+export function unreadBody(request: IncomingMessage): Result<Buffer, Refusal> {
+  return request.destroyed ? BROKEN_OFF : ok(Buffer.alloc(0));
+}
+
 /** A JSON body: an object or an array, UTF-8 (RFC 8259 §8.1); none at all counts as an empty object. */
 export function parseJsonBody(body: Buffer): Result<unknown, Refusal> {
   if (body.length === 0) return ok({});
@@ -32,6 +40,7 @@ function parseJson(text: string): Result<unknown, Refusal> {
  * @param limitOctets what it may have, decompressed
  */
 export async function readBody(request: IncomingMessage, limitOctets: number): Promise<Result<Buffer, Refusal>> {
+  if (request.destroyed) return BROKEN_OFF;
   const announced = Number(request.headers["content-length"] ?? 0);
   if (announced > limitOctets) return refuse({ kind: "too-large" });
   const decompress = DECOMPRESSORS.get(request.headers["content-encoding"]?.toLowerCase() ?? "identity");

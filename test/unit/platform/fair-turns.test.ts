@@ -41,6 +41,33 @@ describe("FairTurns", () => {
     expect(begun.at(-1)).toBe("a3");
   });
 
+  test("what is done aside leaves its place to others, and has one again afterwards, however it ends", async () => {
+    const turns = new FairTurns({ atOnce: 1, perClient: 1 });
+    const { ask, begun, end } = bench(turns);
+    const steps: string[] = [];
+    let fail!: (error: Error) => void;
+    const away = turns.run("a", async (aside) => {
+      const waited = aside(
+        () =>
+          new Promise((_, reject) => {
+            fail = reject;
+          }),
+      );
+      await waited.catch(() => steps.push("a is back"));
+    });
+    ask("b", "b1");
+    expect(begun).toEqual(["b1"]);
+    fail(new Error("no answer"));
+    ask("c", "c1");
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(steps).toEqual([]);
+    await end("b1");
+    await end("c1");
+    await away;
+    expect(steps).toEqual(["a is back"]);
+    expect(await turns.run("d", async () => 1)).toBe(1);
+  });
+
   test("work that fails gives its turn back, and is the caller's to hear of", async () => {
     const turns = new FairTurns({ atOnce: 1, perClient: 1 });
     await expect(turns.run("a", () => Promise.reject(new Error("broken")))).rejects.toThrow("broken");

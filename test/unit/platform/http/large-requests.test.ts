@@ -4,6 +4,7 @@ import { MessageChannel, type MessagePort, type Worker } from "node:worker_threa
 import { afterEach, expect, test, vi } from "vitest";
 import { z } from "zod";
 import { ok, refuse } from "../../../../services/core/result.ts";
+import { type Aside, FairTurns } from "../../../../services/platform/fair-turns.ts";
 import type { Asked } from "../../../../services/platform/http/carry-out.ts";
 import type { Dialect } from "../../../../services/platform/http/dialect.ts";
 import { type AnyEndpoint, endpoint, RawReply } from "../../../../services/platform/http/endpoint.ts";
@@ -43,14 +44,23 @@ function makeSides(act: (side: "here" | "there") => AnyEndpoint<Caller>["act"]) 
     return port1 as unknown as Worker;
   };
   const large = new LargeRequests(open, (observation) => observed.push(observation));
-  const call = (body: string | object, more: Partial<Asked<Caller>> = {}) =>
-    large.carryOut(declare("here"), dialect, {
+  const call = (body: string | object, aside: Aside = (wait) => wait()) => {
+    const asked: Asked<Caller> = {
       ...{ requestId: "r1", method: "POST", path: "/things", params: {}, query: {}, headers: {}, clientAddress: "::1" },
       ...{ caller: { name: "somebody" }, sharer: { key: "somebody", group: "somebody" } },
       body: Buffer.from(typeof body === "string" ? body : JSON.stringify(body)),
-      ...more,
-    });
+    };
+    return large.carryOut(declare("here"), dialect, asked, { aside });
+  };
   return { call, large, observed, ports, stops: () => stops };
+}
+
+function openPromise<T>() {
+  let resolve!: (value: T) => void;
+  const promise = new Promise<T>((settle) => {
+    resolve = settle;
+  });
+  return { promise, resolve };
 }
 
 const opened: MessagePort[] = [];
@@ -151,16 +161,16 @@ test("an error there is told to the operator here, and to the client as what it 
 
 test("when the other thread ends, those who wait are told, and the next begins another one", async () => {
   let isStuck = true;
-  const { call, large, ports } = makeSides((side) => async () => {
+  const { call, large, ports, observed } = makeSides((side) => async () => {
     if (side === "here") throw new TakesLong();
     return isStuck ? new Promise(() => {}) : ok("again");
   });
   const waiting = call({ text: "" });
   await vi.waitFor(() => expect(ports).toHaveLength(1));
-  const failed = expect(waiting).rejects.toThrow("out of memory");
   ports[0]!.emit("error", new Error("out of memory"));
   ports[0]!.emit("exit", 1);
-  await failed;
+  expect(await waiting).toEqual(refuse({ kind: "unavailable" }));
+  expect(observed).toMatchObject([{ kind: "large-requests-failed", err: { message: "out of memory" } }]);
   isStuck = false;
   expect(await call({ text: "" })).toEqual(ok("again"));
   expect(ports).toHaveLength(2);
@@ -175,5 +185,48 @@ test("an answer that cannot leave the thread is a failure of its request alone",
   expect(await call({ text: "y".repeat(LARGE) })).toEqual(refuse({ kind: "internal" }));
   expect(observed).toMatchObject([{ kind: "request-failed", level: "error", requestId: "r1" }]);
   expect(await call({ text: "x".repeat(LARGE) })).toMatchObject(ok({ side: "there", characters: LARGE }));
+  await large.stop();
+});
+
+test("what waits for somebody else there gives its turn here to others, and goes on in a turn again", async () => {
+  const turns = new FairTurns({ atOnce: 1, perClient: 1 });
+  const told = openPromise<string>();
+  const { call, large } = makeSides((side) => async ({ aside }) => {
+    if (side === "here") throw new TakesLong();
+    return ok(await aside(() => told.promise));
+  });
+  const first = turns.run("a", (aside) => call({ text: "" }, aside));
+  const between = openPromise<void>();
+  const second = turns.run("b", () => between.promise);
+  let isAnswered = false;
+  void first.then(() => {
+    isAnswered = true;
+  });
+  told.resolve("the page");
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(isAnswered).toBe(false);
+  between.resolve();
+  await second;
+  expect(await first).toEqual(ok("the page"));
+  await large.stop();
+});
+
+test("what waits aside when the other thread ends comes back to its turn, and is answered", async () => {
+  const turns = new FairTurns({ atOnce: 1, perClient: 1 });
+  let left = 0;
+  const { call, large, ports } = makeSides((side) => async ({ aside }) => {
+    if (side === "here") throw new TakesLong();
+    return ok(await aside(() => new Promise(() => {})));
+  });
+  const first = turns.run("a", (aside) =>
+    call({ text: "" }, (wait) => {
+      left += 1;
+      return aside(wait);
+    }),
+  );
+  await vi.waitFor(() => expect(left).toBe(1));
+  ports[0]!.emit("exit", 1);
+  expect(await first).toEqual(refuse({ kind: "unavailable" }));
+  expect(await turns.run("b", async () => "a turn")).toBe("a turn");
   await large.stop();
 });

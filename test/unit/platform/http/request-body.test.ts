@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { parseJsonBody, parseTextBody, readBody } from "../../../../services/platform/http/request-body.ts";
+import { parseJsonBody, parseTextBody, readBody, unreadBody } from "../../../../services/platform/http/request-body.ts";
 
 const LIMIT = 1_000;
 
@@ -61,6 +61,16 @@ describe("a JSON body", () => {
 
   it("refuses encodings that it does not know", async () => {
     expect((await readJson(["{}"], { "content-encoding": "zstd" })).ok).toBe(false);
+  });
+});
+
+describe("a request that its client has broken off before its turn", () => {
+  it.each<Record<string, string>>([{}, { "content-encoding": "gzip" }])("is at its end: %j", async (headers) => {
+    const request = requestOf(["{}"], headers);
+    (request as unknown as Readable).destroy();
+    await new Promise((resolve) => (request as unknown as Readable).once("close", resolve));
+    expect(await readBody(request, LIMIT)).toEqual({ ok: false, error: { kind: "malformed-json" } });
+    expect(unreadBody(request)).toEqual({ ok: false, error: { kind: "malformed-json" } });
   });
 });
 
