@@ -1,7 +1,10 @@
 import { once } from "node:events";
 import { createServer, type Server } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type DomainName, formatDomainName, parseDomainName } from "../../services/core/dns/name.ts";
+import { addTargets, claimDueTargets } from "../../services/store/dns/follow-targets.ts";
 import { findQuotaOwner, setLimits } from "../../services/store/dns/quota-settings.ts";
+import { addReseller } from "../../services/store/dns/resellers.ts";
 import { type AnsweringResolver, startAnsweringResolver } from "../support/answering-resolver.ts";
 import { makeZone, type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
 
@@ -24,6 +27,12 @@ afterAll(async () => {
 const BETA = { reseller: "one", key: "beta-api-key-0001" };
 const ACME = { reseller: "one", key: "acme-api-key-0001" };
 let named = 0;
+
+function readName(text: string): DomainName {
+  const name = parseDomainName(`${text}.`);
+  if (!name.ok) throw new Error(text);
+  return name.value;
+}
 
 /** A name that the resolver tells of. */
 function target(...addresses: string[]): string {
@@ -367,6 +376,35 @@ describe("a hostile company", () => {
     await expect.poll(() => problemOf(1)).toBe("the answer is malformed");
     expect(await api.call("DELETE", `/api/v1/master_zone/${evil}`)).toMatchObject({ status: 200 });
   });
+});
+
+test("names that a reseller's companies follow have a turn after another's, however many companies it has", async () => {
+  const { db } = api.database;
+  for (const id of ["r1", "r2"]) await addReseller(db, { id, name: id, rpzLicence: false, keyHash: Buffer.from(id) });
+  const ids = new Map<string, number>();
+  for (const [company, reseller] of Object.entries({ a: "r1", b: "r1", c: "r1", d: "r2" })) {
+    const row = {
+      reseller_id: reseller,
+      crm_id: company,
+      name: company,
+      apikey_sealed: "",
+      apikey_hash: Buffer.from(company),
+    };
+    const [made] = await db("companies").insert(row).returning("id");
+    ids.set(company, made.id);
+  }
+  // Before all that the services here would take on, and not for them to be late for.
+  const longAgo = new Date(Date.UTC(2000, 0));
+  const claimed = await db.transaction(async (transaction) => {
+    for (const [company, id] of ids) {
+      const names = [1, 2, 3].map((index) => readName(`${company}${index}.example.net`));
+      await addTargets(transaction, names, id, longAgo);
+    }
+    return claimDueTargets(transaction, new Date(longAgo.getTime() + 1), { limit: 4, leaseMs: 60_000 });
+  });
+  const byCompany = claimed.map(({ name }) => formatDomainName(name)[0]);
+  expect(byCompany.filter((company) => company === "d")).toHaveLength(2);
+  expect(new Set(byCompany).size).toBe(3);
 });
 
 test("a company has so many addresses checked and no more", async () => {

@@ -2,13 +2,20 @@ import type { FollowPolicy } from "../../platform/config/follow-policy.ts";
 
 type Policy = Pick<
   FollowPolicy["checks"],
-  "aTenantASecond" | "anAddressASecond" | "newOfATenantMs" | "newOfAnAddressMs"
+  "aTenantASecond" | "aResellerASecond" | "anAddressASecond" | "newOfATenantMs" | "newOfAnAddressMs"
 >;
+
+/** What is checked, and for whom. */
+interface CheckOf {
+  readonly tenant: string;
+  readonly reseller: string;
+  readonly address: string;
+}
 
 /** Below so many there is nothing to gain by forgetting any. */
 const LEAST_REMEMBERED = 1_000;
 
-/** What one company may have checked, and how often one address is. */
+/** What one company, and all of one reseller, may have checked, and how often one address is. */
 export class CheckBounds {
   readonly #policy: Policy;
   #second = 0;
@@ -22,16 +29,19 @@ export class CheckBounds {
   }
 
   /** Whether one more check may begin in the second that passes. */
-  take(tenant: string, address: string, nowMs: number): boolean {
+  take({ tenant, reseller, address }: CheckOf, nowMs: number): boolean {
     const second = Math.floor(nowMs / 1_000);
     if (second !== this.#second) {
       this.#second = second;
       this.#counts.clear();
     }
-    const ofTenant = this.#counts.get(tenant) ?? 0;
-    const ofAddress = this.#counts.get(`@${address}`) ?? 0;
-    if (ofTenant >= this.#policy.aTenantASecond || ofAddress >= this.#policy.anAddressASecond) return false;
-    this.#counts.set(tenant, ofTenant + 1).set(`@${address}`, ofAddress + 1);
+    const counted = [
+      [tenant, this.#policy.aTenantASecond],
+      [`/${reseller}`, this.#policy.aResellerASecond],
+      [`@${address}`, this.#policy.anAddressASecond],
+    ] as const;
+    if (counted.some(([key, most]) => (this.#counts.get(key) ?? 0) >= most)) return false;
+    for (const [key] of counted) this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
     return true;
   }
 

@@ -9,24 +9,36 @@ const LEAST_MS = 1;
 export interface Waiting {
   /** Whose it is. */
   readonly company: number | null;
+  /** The company's. */
+  readonly reseller: string | null;
   /** Since when; ms since the epoch. */
   readonly sinceMs: number;
 }
 
+type Whose = Pick<Waiting, "company" | "reseller">;
+
+/** Turns that may be under way. */
+export interface MostTurns {
+  readonly ofCompany: number;
+  readonly ofReseller: number;
+}
+
 /**
- * Whose turn it is, where companies share what one process can do: the company's that took least time lately, of those that
- * have less than so many turns under way. So who has much to do waits for itself.
+ * Whose turn it is, where resellers share what one process can do, and their companies what is theirs: the reseller's that took
+ * least time lately, and of it the company's that did, of those that have less than so many turns under way. So who has much
+ * to do waits for itself, however many companies it is made of.
  */
 export class FairTurns {
-  readonly #mostAtOnce: number;
+  readonly #most: MostTurns;
   readonly #nowMs: () => number;
-  readonly #tookMs = new Map<number | null, number>();
-  readonly #underWay = new Counts<number | null>();
+  /** By reseller, and by company. */
+  readonly #tookMs = new Map<string | number, number>();
+  readonly #underWay = new Counts<string | number>();
   #countedAtMs: number;
 
   /** @param nowMs a clock that only goes forward */
-  constructor(mostAtOnce: number, nowMs: () => number) {
-    this.#mostAtOnce = mostAtOnce;
+  constructor(most: MostTurns, nowMs: () => number) {
+    this.#most = most;
     this.#nowMs = nowMs;
     this.#countedAtMs = nowMs();
   }
@@ -35,28 +47,40 @@ export class FairTurns {
   next<Work extends Waiting>(waiting: Work[]): Work | undefined {
     let best = -1;
     for (const [index, work] of waiting.entries()) {
-      if (this.#underWay.of(work.company) >= this.#mostAtOnce) continue;
+      if (!this.#hasRoom(work)) continue;
       if (best < 0 || this.#isBefore(work, waiting[best]!)) best = index;
     }
     return best < 0 ? undefined : waiting.splice(best, 1)[0];
   }
 
   /** Does what one turn is for, and counts what it took. */
-  async run(company: number | null, work: () => Promise<void>): Promise<void> {
+  async run(whose: Whose, work: () => Promise<void>): Promise<void> {
     const from = this.#nowMs();
-    this.#underWay.add(company, 1);
+    const keys = keysOf(whose);
+    for (const key of keys) this.#underWay.add(key, 1);
     try {
       await work();
     } finally {
-      this.#underWay.add(company, -1);
       this.#forget();
-      this.#tookMs.set(company, (this.#tookMs.get(company) ?? 0) + this.#nowMs() - from);
+      const took = this.#nowMs() - from;
+      for (const key of keys) {
+        this.#underWay.add(key, -1);
+        this.#tookMs.set(key, (this.#tookMs.get(key) ?? 0) + took);
+      }
     }
   }
 
+  #hasRoom(whose: Whose): boolean {
+    const [reseller, company] = keysOf(whose);
+    return this.#underWay.of(reseller) < this.#most.ofReseller && this.#underWay.of(company) < this.#most.ofCompany;
+  }
+
   #isBefore(a: Waiting, b: Waiting): boolean {
-    const [ofA, ofB] = [a, b].map(({ company }) => this.#tookMs.get(company) ?? 0) as [number, number];
-    return ofA === ofB ? a.sinceMs < b.sinceMs : ofA < ofB;
+    for (const level of [0, 1] as const) {
+      const [ofA, ofB] = [a, b].map((one) => this.#tookMs.get(keysOf(one)[level]) ?? 0) as [number, number];
+      if (ofA !== ofB) return ofA < ofB;
+    }
+    return a.sinceMs < b.sinceMs;
   }
 
   #forget(): void {
@@ -68,4 +92,8 @@ export class FairTurns {
       else this.#tookMs.set(company, took * left);
     }
   }
+}
+
+function keysOf({ reseller, company }: Whose): readonly [reseller: string, company: number] {
+  return [reseller ?? "", company ?? 0];
 }

@@ -14,7 +14,7 @@ import { RepeatedWork } from "../../platform/repeated-work.ts";
 import {
   type NewVerdict,
   noteWorker,
-  type Probe,
+  type OwnedProbe,
   readAllProbes,
   readVerdicts,
   removeWorker,
@@ -64,7 +64,7 @@ export interface HealthCheckerOptions {
 
 /** A probe on its way through time. */
 interface Run {
-  probe: Probe;
+  probe: OwnedProbe;
   /** Failures in a row. */
   failures: number;
   /** What this node says of it; undefined until it has said something. */
@@ -94,6 +94,7 @@ export class HealthChecker {
   #lastSlot: number;
   #underWay = 0;
   readonly #underWayOf = new Counts<string>();
+  readonly #underWayOfReseller = new Counts<string>();
 
   constructor(options: HealthCheckerOptions) {
     this.#options = options;
@@ -152,7 +153,7 @@ export class HealthChecker {
   }
 
   /** A probe that nobody has looked at, or whose turn may have been missed, has it soon. */
-  #begin(probe: Probe, verdict: boolean | undefined): void {
+  #begin(probe: OwnedProbe, verdict: boolean | undefined): void {
     const run = { probe, failures: 0, verdict, isUnderWay: false, isGone: false };
     this.#runs.set(probe.id, run);
     const now = this.#options.clock.nowMs();
@@ -202,7 +203,7 @@ export class HealthChecker {
   #start(run: Run): void {
     if (run.isGone || run.isUnderWay) return;
     const { clock, allowed } = this.#options;
-    const { address, tenant } = run.probe;
+    const { address } = run.probe;
     const now = clock.nowMs();
     // The operator may have taken back what was allowed when the pool was made.
     if (!isReachable(address, allowed)) {
@@ -210,7 +211,7 @@ export class HealthChecker {
       return;
     }
     const isOwn = isInBlocks(address, allowed);
-    if (!this.#hasRoom(tenant) || !(isOwn || this.#bounds.take(tenant, address, now))) {
+    if (!this.#hasRoom(run.probe) || !(isOwn || this.#bounds.take(run.probe, now))) {
       checksPutOff.inc();
       this.#put(run, now + PUT_OFF_MS);
       return;
@@ -219,29 +220,31 @@ export class HealthChecker {
   }
 
   async #check(run: Run): Promise<void> {
-    const { health, tenant } = run.probe;
-    this.#count(tenant, 1);
+    const { probe } = run;
+    this.#count(probe, 1);
     run.isUnderWay = true;
     try {
-      this.#judge(run, await runCheck(health, run.probe));
+      this.#judge(run, await runCheck(probe.health, probe));
     } catch (err) {
       // A bug: of this check nothing is known.
       this.#options.observe({ kind: "followers-unreadable", level: "error", err });
       this.#put(run, this.#nextPlace(run, this.#options.clock.nowMs()));
     } finally {
       run.isUnderWay = false;
-      this.#count(tenant, -1);
+      this.#count(probe, -1);
     }
   }
 
-  /** Members that are silent hold up those of their own company alone. */
-  #hasRoom(tenant: string): boolean {
-    return this.#underWay < policy.atOnce && this.#underWayOf.of(tenant) < policy.aTenantAtOnce;
+  /** Members that are silent hold up those of their own company, and of its reseller, alone. */
+  #hasRoom({ tenant, reseller }: OwnedProbe): boolean {
+    const isWithin = this.#underWayOf.of(tenant) < policy.aTenantAtOnce;
+    return isWithin && this.#underWayOfReseller.of(reseller) < policy.aResellerAtOnce && this.#underWay < policy.atOnce;
   }
 
-  #count(tenant: string, by: number): void {
+  #count({ tenant, reseller }: OwnedProbe, by: 1 | -1): void {
     this.#underWay += by;
     this.#underWayOf.add(tenant, by);
+    this.#underWayOfReseller.add(reseller, by);
   }
 
   #judge(run: Run, fault: Sentence | undefined): void {

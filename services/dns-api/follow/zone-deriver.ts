@@ -3,10 +3,16 @@ import { deriveFollowers } from "../../operations/dns/follow-derivation.ts";
 import { registry } from "../../platform/observability/metrics.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import { RepeatedWork } from "../../platform/repeated-work.ts";
-import { claimDueFollowers, type DueFollower, listDueZones, nextFollowerDue } from "../../store/dns/followers.ts";
+import {
+  claimDueFollowers,
+  type DueFollower,
+  listDueZones,
+  nextFollowerDue,
+  type ZoneDue,
+} from "../../store/dns/followers.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import type { DnsApiContext } from "../context.ts";
-import { FairTurns, type Waiting } from "./fair-turns.ts";
+import { FairTurns } from "./fair-turns.ts";
 
 /** Notices hasten the work of others; a look makes sure. */
 const POLL_MS = 1_000;
@@ -15,7 +21,7 @@ const LEASE_MS = 30_000;
 /** A zone of more followers is derived in several versions, so that others have their turns between. */
 const FOLLOWERS_A_TURN = 1_000;
 const TURNS_AT_ONCE = 4;
-const TURNS_OF_A_COMPANY = 2;
+const MOST_TURNS = { ofCompany: 2, ofReseller: 3 };
 /** So long a list of due zones is good for. */
 const LISTED_MS = 200;
 
@@ -42,17 +48,13 @@ export interface ZoneDeriverOptions {
   readonly failed: (error: unknown) => void;
 }
 
-interface DueZone extends Waiting {
-  readonly zoneId: number;
-}
-
 /** Derives the followers that are due, zone by zone, some zones beside each other. */
 export class ZoneDeriver {
   readonly #options: ZoneDeriverOptions;
-  readonly #turns = new FairTurns(TURNS_OF_A_COMPANY, () => performance.now());
+  readonly #turns = new FairTurns(MOST_TURNS, () => performance.now());
   readonly #underWay = new Map<number, Promise<void>>();
   readonly #work: RepeatedWork;
-  #waiting: DueZone[] = [];
+  #waiting: ZoneDue[] = [];
   #listedMs = 0;
 
   constructor(options: ZoneDeriverOptions) {
@@ -93,9 +95,10 @@ export class ZoneDeriver {
     return next ? Math.max(0, Math.min(POLL_MS, next.getTime() - clock.nowMs())) : POLL_MS;
   }
 
-  #begin({ zoneId, company }: DueZone): void {
+  #begin(zone: ZoneDue): void {
+    const { zoneId } = zone;
     const turn = this.#turns
-      .run(company, () => this.#derive(zoneId))
+      .run(zone, () => this.#derive(zoneId))
       .finally(() => {
         this.#underWay.delete(zoneId);
         this.#work.wake();

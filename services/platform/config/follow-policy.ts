@@ -15,10 +15,10 @@ const bounds = z
  * `alias.ttlSeconds`: between which the TTL of what an alias follows is held; it is asked for again when that is over.
  * `nodataSeconds`: the same where it has no address. `retrySeconds`: after a question that was not answered; it doubles up
  * to `most`. `nxdomain`: so many answers in a row, so far apart, that the name does not exist withdraw its addresses.
- * `questionsAtOnce`: names that wait for the resolver; where more are due, companies take turns.
- * `checks.retryMs`: between the tries that make a member down. `atOnce`, `aTenantAtOnce`: checks under
- * way, in all and of one company. `aTenantASecond`, `anAddressASecond`: checks that a process begins for one company, and
- * of one address. `aTenantHas`: addresses of members of one company that are checked at all. `newOfATenantMs`,
+ * `questionsAtOnce`: names that wait for the resolver; where more are due, resellers take turns, and their companies.
+ * `checks.retryMs`: between the tries that make a member down. `atOnce`, `aTenantAtOnce`, `aResellerAtOnce`: checks under
+ * way, in all, of one company, and of all of a reseller. `aTenantASecond`, `aResellerASecond`, `anAddressASecond`: checks that
+ * a process begins for one company, for all of a reseller, and of one address. `aTenantHas`: addresses of members of one company that are checked at all. `newOfATenantMs`,
  * `newOfAnAddressMs`: a process waits so long between the first checks of two places, addresses with their ports, of one
  * company and of one address: so nobody scans through us. Addresses that the operator allows have no bound but the number.
  */
@@ -36,8 +36,10 @@ const followFile = z.strictObject({
     retryMs: count,
     atOnce: count,
     aTenantAtOnce: count,
+    aResellerAtOnce: count,
     aTenantHas: count,
     aTenantASecond: count,
+    aResellerASecond: count,
     newOfATenantMs: count,
     newOfAnAddressMs: count,
     anAddressASecond: count,

@@ -48,8 +48,8 @@ export async function readTargetAnswers(
 }
 
 /**
- * Takes on targets that are due, and keeps them from others for a while. Companies take turns, and of each company's names
- * those come first that were answered soon the last time: names that are not hold up nobody but each other.
+ * Takes on targets that are due, and keeps them from others for a while. Resellers take turns, and so do the companies of each;
+ * of a company's names those come first that were answered soon the last time: names that are not hold up nobody but each other.
  * @param options.leaseMs after which somebody else takes them on
  */
 export async function claimDueTargets(
@@ -61,8 +61,13 @@ export async function claimDueTargets(
     db,
     `with due as (
        select t.name_key from follow_targets t join (
-         select name_key, row_number() over (partition by company_id order by problem is not null or slow, due_at) as turn
-           from follow_targets where due_at <= $1 order by turn limit $2
+         select name_key, row_number() over (partition by c.reseller_id order by d.turn, d.due_at) as turn
+           from (
+             select name_key, company_id, due_at,
+                    row_number() over (partition by company_id order by problem is not null or slow, due_at) as turn
+               from follow_targets where due_at <= $1
+           ) d left join companies c on c.id = d.company_id
+          order by turn limit $2
        ) first using (name_key) where t.due_at <= $1 for update of t skip locked
      )
      update follow_targets t set due_at = $3 from due where t.name_key = due.name_key

@@ -116,19 +116,27 @@ export type DueFollower = StoredFollower & {
   readonly stirred: number;
 };
 
-/** The zones that have followers which are due, and since when. */
-export async function listDueZones(
-  db: Db,
-  now: Date,
-): Promise<{ readonly zoneId: number; readonly company: number | null; readonly sinceMs: number }[]> {
-  const rows = await queryRows<{ zone_id: number; company_id: number | null; since: Date }>(
+/** A zone that has followers which are due. */
+export interface ZoneDue {
+  readonly zoneId: number;
+  readonly company: number | null;
+  readonly reseller: string | null;
+  /** Since when; ms since the epoch. */
+  readonly sinceMs: number;
+}
+
+export async function listDueZones(db: Db, now: Date): Promise<ZoneDue[]> {
+  const rows = await queryRows<{ zone_id: number; company_id: number | null; reseller_id: string | null; since: Date }>(
     db,
-    `select f.zone_id, z.company_id, f.since
+    `select f.zone_id, z.company_id, z.reseller_id, f.since
        from (select zone_id, min(due_at) as since from followers where due_at <= $1 group by zone_id) f
        join zones z on z.id = f.zone_id`,
     [now],
   );
-  return rows.map(({ zone_id: zoneId, company_id: company, since }) => ({ zoneId, company, sinceMs: since.getTime() }));
+  return rows.map(({ zone_id: zoneId, company_id: company, reseller_id: reseller, since }) => ({
+    ...{ zoneId, company, reseller },
+    sinceMs: since.getTime(),
+  }));
 }
 
 /**

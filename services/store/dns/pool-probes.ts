@@ -46,14 +46,22 @@ function probeOf({ id, follower_id, member, address, name, health, tenant }: Pro
   return { id, followerId: follower_id, member, address, name, health, tenant };
 }
 
+/** A probe, and whose: companies share what there is, and so do the resellers that they are of. */
+export interface OwnedProbe extends Probe {
+  readonly reseller: string;
+}
+
 /** All probes of the deployment. */
-export async function readAllProbes(db: Db): Promise<Probe[]> {
-  const rows = await queryRows<ProbeRow>(
+export async function readAllProbes(db: Db): Promise<OwnedProbe[]> {
+  const rows = await queryRows<ProbeRow & { readonly reseller: string }>(
     db,
-    "select id, follower_id, member, address, name, health, tenant from pool_probes",
+    `select p.id, p.follower_id, p.member, p.address, p.name, p.health, p.tenant, coalesce(z.reseller_id, '') as reseller
+       from pool_probes p
+       join followers f on f.id = p.follower_id
+       join zones z on z.id = f.zone_id`,
     [],
   );
-  return rows.map(probeOf);
+  return rows.map((row) => ({ ...probeOf(row), reseller: row.reseller }));
 }
 
 /** The probes of some pools, with their states and what the nodes say. */

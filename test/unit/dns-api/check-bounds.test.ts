@@ -1,11 +1,18 @@
 import { expect, test } from "vitest";
 import { CheckBounds } from "../../../services/dns-api/follow/check-bounds.ts";
 
-const POLICY = { aTenantASecond: 3, anAddressASecond: 2, newOfATenantMs: 50, newOfAnAddressMs: 1_000 };
+const POLICY = {
+  aTenantASecond: 3,
+  aResellerASecond: 5,
+  anAddressASecond: 2,
+  newOfATenantMs: 50,
+  newOfAnAddressMs: 1_000,
+};
 
 test("a second has so many checks of a company, and of an address whoever has it checked", () => {
   const bounds = new CheckBounds(POLICY);
-  const taken = (tenant: string, address: string, nowMs: number) => bounds.take(tenant, address, nowMs);
+  const taken = (tenant: string, address: string, nowMs: number) =>
+    bounds.take({ tenant, reseller: `r${tenant}`, address }, nowMs);
   expect([taken("1", "192.0.2.1", 0), taken("2", "192.0.2.1", 10), taken("3", "192.0.2.1", 20)]).toEqual([
     true,
     true,
@@ -17,6 +24,14 @@ test("a second has so many checks of a company, and of an address whoever has it
     false,
   ]);
   expect(taken("1", "192.0.2.1", 1_000)).toBe(true);
+});
+
+test("a second has so many checks of a reseller, however many companies it is made of", () => {
+  const bounds = new CheckBounds(POLICY);
+  const taken = (tenant: number, reseller: string) =>
+    bounds.take({ tenant: `${tenant}`, reseller, address: `192.0.2.${tenant}` }, 0);
+  expect([1, 2, 3, 4, 5, 6].map((tenant) => taken(tenant, "many"))).toEqual([true, true, true, true, true, false]);
+  expect(taken(7, "another")).toBe(true);
 });
 
 test("places that are new are looked at one after the other, the ports of one address more slowly", () => {

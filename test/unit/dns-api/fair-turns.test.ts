@@ -2,11 +2,14 @@ import { expect, test } from "vitest";
 import { FairTurns } from "../../../services/dns-api/follow/fair-turns.ts";
 
 let now = 0;
-const turns = () => new FairTurns(2, () => now);
-const waiting = (...companies: (number | null)[]) => companies.map((company, sinceMs) => ({ company, sinceMs }));
+const turns = () => new FairTurns({ ofCompany: 2, ofReseller: 3 }, () => now);
+/** Companies below 10 have a reseller each, the others one together. */
+const whose = (company: number | null) => ({ company, reseller: (company ?? 0) < 10 ? `r${company}` : "many" });
+const waiting = (...companies: (number | null)[]) =>
+  companies.map((company, sinceMs) => ({ ...whose(company), sinceMs }));
 
 async function spend(of: FairTurns, company: number, ms: number): Promise<void> {
-  await of.run(company, async () => {
+  await of.run(whose(company), async () => {
     now += ms;
   });
 }
@@ -36,16 +39,38 @@ test("what was taken is forgotten", async () => {
 
 test("a company has no more than its turns at once, and one that fails gives its turn back", async () => {
   const fair = turns();
-  let end = () => {};
-  const ended = new Promise<void>((resolve) => {
-    end = resolve;
-  });
-  const running = [fair.run(1, () => ended), fair.run(1, () => ended)];
+  const { promise: ended, end } = open();
+  const running = [1, 1].map((company) => fair.run(whose(company), () => ended));
   const list = waiting(1, null);
   expect(fair.next(list)?.company).toBe(null);
   expect(fair.next(list)).toBeUndefined();
   end();
   await Promise.all(running);
-  await expect(fair.run(1, () => Promise.reject(new Error("no")))).rejects.toThrow("no");
+  await expect(fair.run(whose(1), () => Promise.reject(new Error("no")))).rejects.toThrow("no");
   expect(fair.next(list)?.company).toBe(1);
 });
+
+test("a reseller's companies take turns among themselves, and have no more at once than it has", async () => {
+  const fair = turns();
+  await spend(fair, 11, 300);
+  await spend(fair, 12, 100);
+  await spend(fair, 1, 200);
+  const list = waiting(11, 12, 13, 1);
+  expect([1, 2, 3, 4].map(() => fair.next(list)?.company)).toEqual([1, 13, 12, 11]);
+  const { promise, end } = open();
+  const running = [11, 12, 13].map((company) => fair.run(whose(company), () => promise));
+  const more = waiting(14, 1);
+  expect(fair.next(more)?.company).toBe(1);
+  expect(fair.next(more)).toBeUndefined();
+  end();
+  await Promise.all(running);
+  expect(fair.next(more)?.company).toBe(14);
+});
+
+function open() {
+  let end = () => {};
+  const promise = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  return { promise, end };
+}
