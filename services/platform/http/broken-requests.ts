@@ -50,6 +50,7 @@ export function answerBrokenRequests(server: Server, describe: DescribeRefusal |
 /**
  * Answers 400 to a request of HTTP/1.1 without Host, and to any with two of them or one that names no host: whoever
  * stands between would take it for another host's (RFC 9112 §3.2). Node asks for the first alone, and without a body.
+ * A target that names its host itself has it put into Host, whatever that said (§3.2.2), and becomes a path.
  * @returns whether it was answered
  */
 export function answerBrokenHost(
@@ -58,13 +59,22 @@ export function answerBrokenHost(
   describe: DescribeRefusal | undefined,
 ): boolean {
   const [host, ...others] = request.headersDistinct.host ?? [];
-  const isSound = host === undefined ? request.httpVersion !== "1.1" : others.length === 0 && HOST.test(host);
+  const [, authority, path = ""] = ABSOLUTE_FORM.exec(request.url!) ?? [];
+  const isSound =
+    (host === undefined ? request.httpVersion !== "1.1" : others.length === 0 && HOST.test(host)) &&
+    (authority === undefined || (authority !== "" && HOST.test(authority)));
   if (!isSound) answer(response, 400, describe);
+  else if (authority !== undefined) {
+    request.headers.host = authority;
+    request.url = path.startsWith("/") ? path : `/${path}`;
+  }
   return !isSound;
 }
 
 /** RFC 9110 §7.2, RFC 3986 §3.2.2: an address in brackets or a name, which may be empty, and a port. */
 const HOST = /^(?:\[[\da-f:.v]+\]|(?:[\w.~!$&'()*+,;=-]|%[\da-f]{2})*)(?::\d*)?$/i;
+/** RFC 9112 §3.2.2: a scheme, the authority, and the rest of the URI. */
+const ABSOLUTE_FORM = /^[a-z][a-z\d+.-]*:\/\/([^/?#]*)(.*)$/i;
 
 const STATUS_OF_ERROR: Readonly<Record<string, number>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 408,
