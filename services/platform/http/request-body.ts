@@ -32,6 +32,8 @@ function parseJson(text: string): Result<unknown, Refusal> {
  * @param limitOctets what it may have, decompressed
  */
 export async function readBody(request: IncomingMessage, limitOctets: number): Promise<Result<Buffer, Refusal>> {
+  // Gone while its credentials were looked up, or it waited for its turn: nothing more would come, nor its end be told.
+  if (request.destroyed) return refuse(MALFORMED);
   const announced = Number(request.headers["content-length"] ?? 0);
   if (announced > limitOctets) return refuse({ kind: "too-large" });
   const decompress = DECOMPRESSORS.get(request.headers["content-encoding"]?.toLowerCase() ?? "identity");

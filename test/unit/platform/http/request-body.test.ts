@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
@@ -62,6 +63,13 @@ describe("a JSON body", () => {
   it("refuses encodings that it does not know", async () => {
     expect((await readJson(["{}"], { "content-encoding": "zstd" })).ok).toBe(false);
   });
+});
+
+it.each(["identity", "gzip"])("a body whose client is gone before it is read is none: %s", async (encoding) => {
+  const request = requestOf(["{}"], { "content-encoding": encoding });
+  request.destroy();
+  await once(request, "close");
+  expect(await readBody(request, LIMIT)).toEqual({ ok: false, error: { kind: "malformed-json" } });
 });
 
 describe("a body of text", () => {
