@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { expectNoFailure } from "../support/hostile-http.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 import { fc } from "../support/property.ts";
 
@@ -113,6 +114,12 @@ test("whatever stands in the path or the query, no answer is a 500", async () =>
     ),
     { numRuns: 200 },
   );
+  expect(api.failures).toEqual([]);
+});
+
+test("what tries to confuse it, or who stands before it, is answered as nothing worse than a refusal", async () => {
+  const paths = ["/v1/contacto", "/v1/campania", "/v1/eeid_info", "/v1/envio/send_one_form", "/docs"];
+  await expectNoFailure(api.url, paths, `Authorization: ${api.north.key}\r\n`);
   expect(api.failures).toEqual([]);
 });
 
