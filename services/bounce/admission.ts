@@ -61,16 +61,17 @@ export class Admission {
     return octets > this.sizeFor([of]).mostOctets ? { limit: "size", reply: TOO_BIG } : undefined;
   }
 
-  /** What a message to recipients of these classes may have: the smallest of their limits. */
+  /**
+   * What a message to recipients of these classes may have, and what is kept of it for those that keep the most. A
+   * report is packed, and taken whole or not at all; of a bounce or a complaint the beginning is enough.
+   */
   sizeFor(classes: readonly RecipientClass[]): MessageSize {
-    const { policy, mostOctets } = this.#options;
-    // Of a return path the beginning is enough; what else is taken is read whole.
-    const whole = (["feedback", "report"] as const).filter((one) => classes.includes(one));
-    if (whole.length > 0) {
-      const most = Math.min(mostOctets, ...whole.map((one) => policy[one].keptOctetsOfMessage));
-      return { mostOctets: most, keptOctets: most };
-    }
-    return { mostOctets, keptOctets: Math.min(policy.returnPath.keptOctetsOfMessage, mostOctets) };
+    const { policy, mostOctets: ofListener } = this.#options;
+    const mostOctets = classes.includes("report")
+      ? Math.min(ofListener, policy.report.keptOctetsOfMessage)
+      : ofListener;
+    const keptOctets = Math.max(0, ...classes.map((one) => policy[one].keptOctetsOfMessage));
+    return { mostOctets, keptOctets: Math.min(mostOctets, keptOctets) };
   }
 
   /**

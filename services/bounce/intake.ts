@@ -7,7 +7,7 @@ import { addInboundMessages, type NewInboundMessage, type RecipientClass } from 
 import { addUnexplained, type UnexplainedSample } from "../store/mail/inbound/inbound-retention.ts";
 import type { Admission } from "./admission.ts";
 import { deliveryOf } from "./apply.ts";
-import type { InboundPolicy } from "./policy.ts";
+import type { ClassPolicy, InboundPolicy } from "./policy.ts";
 
 /**
  * Who an accepted recipient is: a delivery of ours that something came back for, a feedback address, or the address for
@@ -91,15 +91,16 @@ export class Intake {
   ): Promise<"stored" | "no-room"> {
     const { db, observe } = this.#context;
     const rows = targets.flatMap((target) => {
-      if ("deliveryId" in target) return [this.#bounceRow(message, target)];
+      if ("deliveryId" in target) return [bounceRow(cut(message, this.#policy.returnPath), target.deliveryId)];
       return "reportAddress" in target ? [reportRow(message, target.reportAddress)] : [];
     });
     const feedback = targets.flatMap((target) => ("feedbackAddress" in target ? [target] : []));
+    const complaint = cut(message, this.#policy.feedback);
     if (feedback.length > 0 && this.#judging >= MOST_JUDGED_AT_ONCE) return "no-room";
-    const judged = feedback.length === 0 ? undefined : await this.#judgeInTurn(message);
+    const judged = feedback.length === 0 ? undefined : await this.#judgeInTurn(complaint);
     if (judged?.aboutDeliveryId !== undefined) {
       const { aboutDeliveryId } = judged;
-      rows.push(...feedback.map(({ feedbackAddress }) => feedbackRow(message, feedbackAddress, aboutDeliveryId)));
+      rows.push(...feedback.map(({ feedbackAddress }) => feedbackRow(complaint, feedbackAddress, aboutDeliveryId)));
     }
     for (const row of rows) if (!(await this.#admission.hasRoom(classOfRow(row)))) return "no-room";
     const limited = rows.map((row) => ({
@@ -116,14 +117,9 @@ export class Intake {
       }
     }
     if (judged?.unexplained !== undefined) {
-      await this.#drop({ ...message, deliveryId: null, ...feedback[0]! }, judged.unexplained, judged.finding);
+      await this.#drop({ ...complaint, deliveryId: null, ...feedback[0]! }, judged.unexplained, judged.finding);
     }
     return "stored";
-  }
-
-  #bounceRow(message: ReceivedMessage, { deliveryId }: { readonly deliveryId: number }): NewInboundMessage {
-    const { keptOctetsOfMessage } = this.#policy.returnPath;
-    return { ...message, octets: message.octets.subarray(0, keptOctetsOfMessage), deliveryId, feedbackAddress: null };
   }
 
   /** After each look so much time is left to everybody else: strangers write what takes long to read. */
@@ -155,6 +151,15 @@ export class Intake {
     const sample = await this.#nextSample();
     if (sample !== undefined) await addUnexplained(db, message, { reason, finding, sample });
   }
+}
+
+/** What is kept of a message: some mail systems return the whole original, behind what they have to say. */
+function cut(message: ReceivedMessage, { keptOctetsOfMessage }: ClassPolicy): ReceivedMessage {
+  return { ...message, octets: message.octets.subarray(0, keptOctetsOfMessage) };
+}
+
+function bounceRow(message: ReceivedMessage, deliveryId: number): NewInboundMessage {
+  return { ...message, deliveryId, feedbackAddress: null };
 }
 
 function feedbackRow(message: ReceivedMessage, feedbackAddress: string, aboutDeliveryId: number): NewInboundMessage {

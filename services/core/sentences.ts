@@ -66,7 +66,6 @@ export const SENTENCES = {
   // HTTP that cannot be read
   "http-malformed": "malformed HTTP request",
   "http-too-slow": "the request took too long",
-  "http-body-too-large": "the request is too large",
   "http-expectation": "the expectation cannot be met",
   "http-fields-too-large": "the header fields are too large",
 

@@ -4,6 +4,7 @@ import { delegationTokenOf, readDelegationToken } from "../core/delegation-token
 import type { KeyRing } from "../core/key-ring.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
+import type { SentenceCode } from "../core/sentences.ts";
 import { type Dialect, makeAttemptDigest, readAuthorization, statusOf } from "../platform/http/dialect.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import {
@@ -80,8 +81,9 @@ function say(refusal: Refusal): string {
   switch (refusal.kind) {
     case "unauthenticated":
       return "apikey invalida";
-    case "forbidden":
     case "unacceptable":
+      return BROKEN_REQUEST_WORDS[refusal.code] ?? refusal.message;
+    case "forbidden":
     case "not-found":
     case "conflict":
       return refusal.message;
@@ -105,3 +107,11 @@ function say(refusal: Refusal): string {
       return "error interno";
   }
 }
+
+/** HTTP that cannot be read. */
+const BROKEN_REQUEST_WORDS: Readonly<Partial<Record<SentenceCode, string>>> = {
+  "http-malformed": "peticion http invalida",
+  "http-too-slow": "la peticion tardo demasiado",
+  "http-expectation": "expectativa no admitida",
+  "http-fields-too-large": "cabeceras demasiado grandes",
+};

@@ -19,6 +19,7 @@ import { TokenCallers } from "../../services/dns-api/token-callers.ts";
 import { makeMailDialect } from "../../services/mail-api/dialect.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { FILE_VARIABLES, VARIABLES } from "../../services/platform/config/config.ts";
+import { BROKEN_REQUESTS } from "../../services/platform/http/broken-requests.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import type { Db } from "../../services/platform/postgres/db.ts";
 
@@ -233,15 +234,30 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
   [{ kind: "internal" }, "a bug: logged with its stack under the `X-Request-Id` of the answer"],
 ];
 
+/** Refused before it is known what is asked for. */
+const BROKEN: Readonly<Record<Exclude<keyof typeof BROKEN_REQUESTS, 413>, string>> = {
+  400: "no HTTP, or HTTP that others may read otherwise (RFC 9112): no Host or two, a length beside chunks, a broken field; the connection is closed, as with the next three",
+  408: "the request did not come whole in a minute, or its head in 20 s",
+  417: "`Expect` has something else than `100-continue`",
+  431: "the head is larger than 16 KiB",
+};
+
 function composeErrors(): string {
   const nowhere = {} as Db;
   const unused = KeyRing.ofSecret("unused");
   const tokens = new TokenCallers({ db: nowhere, keyRing: unused, clock: systemClock, observe: () => {} });
   const dialects = [makeDnsDialect({ db: nowhere, keyRing: unused, tokens }), makeMailDialect(nowhere, unused)];
-  const rows = REFUSALS.map(([refusal, meaning]) => {
-    const [dns, mail] = dialects.map((dialect) => dialect.toHttp(refusal));
-    return `| ${dns!.status} | \`${JSON.stringify(dns!.body)}\` | ${mail!.status} | \`${JSON.stringify(mail!.body)}\` | ${meaning} |`;
-  });
+  const rowOf = (refusal: Refusal, meaning: string, status?: string) => {
+    const words = dialects.map((dialect) => dialect.toHttp(refusal));
+    const answers = words.map((one) => `${status ?? one.status} | \`${JSON.stringify(one.body)}\``);
+    return `| ${answers.join(" | ")} | ${meaning} |`;
+  };
+  const rows = [
+    ...REFUSALS.map(([refusal, meaning]) => rowOf(refusal, meaning)),
+    ...Object.entries(BROKEN).map(([status, meaning]) =>
+      rowOf(BROKEN_REQUESTS[Number(status) as keyof typeof BROKEN], meaning, status),
+    ),
+  ];
   return `# Errors
 
 Both APIs answer every refusal with a status and one text. Where the table has \`…\`, the text is the refusal's own and says

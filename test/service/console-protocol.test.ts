@@ -6,6 +6,7 @@ import type { ConsoleContext } from "../../services/console/context.ts";
 import { guard } from "../../services/console/endpoint.ts";
 import { callApi } from "../support/api-client.ts";
 import { startConsole, type TestConsole } from "../support/console.ts";
+import { expectNoFailure } from "../support/hostile-http.ts";
 import { fc } from "../support/property.ts";
 
 let palomar: TestConsole;
@@ -181,4 +182,11 @@ describe("strangers", () => {
     expect(status).toBeLessThan(500);
     for (const socket of slow) socket.destroy();
   });
+});
+
+test("what tries to confuse it, or who stands before it, is answered as nothing worse than a refusal", async () => {
+  const { cookie, csrf } = palomar.users.operator;
+  const fields = `Cookie: ${cookie}\r\nX-CSRF-Token: ${csrf}\r\n`;
+  await expectNoFailure(palomar.url, ["/admin/v1/session", "/admin/v1/instances", "/", "/assets"], fields);
+  expect(palomar.failures).toEqual([]);
 });

@@ -1,4 +1,3 @@
-import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeDnsEndpoints, makePowerdnsEndpoints } from "../../services/dns-api/app.ts";
 import { CallerQuotas } from "../../services/dns-api/caller-quotas.ts";
@@ -21,6 +20,7 @@ import {
   startApiWithCompany,
   zoneFields,
 } from "../support/dns-api.ts";
+import { expectNoFailure, sendOctets } from "../support/hostile-http.ts";
 
 let api: RunningApi;
 beforeAll(async () => {
@@ -87,6 +87,13 @@ describe("checks come in order", () => {
       expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
       expect(JSON.parse(answer.slice(answer.indexOf("\r\n\r\n") + 4))).toEqual({ msg });
     }
+  });
+
+  test("answers what tries to confuse it, or who stands before it, as nothing worse than a refusal", async () => {
+    const key = `Authorization: ${RESELLER_ONE.key}\r\nReseller: one\r\n`;
+    await expectNoFailure(api.url, ["/api/v1/soa/example.org", "/api/v1/company", "/api/v1/domain_list", "/docs"], key);
+    const powerdns = `X-API-Key: ${RESELLER_ONE.key}\r\n`;
+    await expectNoFailure(api.url, ["/api/v1/servers/localhost/zones"], powerdns);
   });
 
   test("bounds requests of a key and wrong keys of a source", async () => {
@@ -272,17 +279,3 @@ const SPECIFIED = [
   ...["GET /rr/*", "POST /rr/*", "PUT /rr/*/*", "DELETE /rr/*/*", "POST /rr/*/batch"],
   ...["GET /zone_file/*", "PUT /zone_file/*", "GET /zone_history/*"],
 ];
-
-/** Sends octets as they are; resolves to all that comes back until the server closes. */
-function sendOctets(url: string, octets: string): Promise<string> {
-  const { hostname, port } = new URL(url);
-  return new Promise((resolve, reject) => {
-    const socket = connect(Number(port), hostname, () => socket.write(octets));
-    let received = "";
-    socket.setEncoding("utf8").on("data", (text: string) => {
-      received += text;
-    });
-    socket.on("error", reject);
-    socket.on("close", () => resolve(received));
-  });
-}

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { sendOctets } from "../support/hostile-http.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
 let api: TestMailApi;
@@ -79,6 +80,31 @@ describe("credentials", () => {
     const method = await api.north.call("DELETE", "/v1/version", undefined, anonymous);
     expect([method.status, method.body]).toEqual([405, refusal("metodo no permitido")]);
     expect(method.headers.allow).toContain("GET");
+  });
+
+  test.each([
+    ["GARBAGE\r\n\r\n", 400, "peticion http invalida"],
+    [`GET /v1/version HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(20_000)}\r\n\r\n`, 431, "cabeceras demasiado grandes"],
+    ["GET /v1/version HTTP/1.1\r\nHost: a\r\nExpect: a-miracle\r\n\r\n", 417, "expectativa no admitida"],
+    [
+      `POST /v1/grupo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;${"x".repeat(20_000)}`,
+      413,
+      "demasiado grande",
+    ],
+  ])("what is no request is answered in the API's own words: %#", async (octets, status, on) => {
+    const answer = await sendOctets(api.url, octets);
+    expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(JSON.parse(answer.slice(answer.indexOf("\r\n\r\n") + 4))).toEqual(refusal(on));
+  });
+
+  test("a target that names an instance's host counts as its Host field does", async () => {
+    const ask = (target: string, host: string) =>
+      sendOctets(
+        api.url,
+        `GET ${target} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: ${api.north.key}\r\nConnection: close\r\n\r\n`,
+      );
+    expect(await ask("http://north.test/v1/version", "south.test")).toMatch(/^HTTP\/1\.1 200 /);
+    expect(await ask("http://south.test/v1/version", "north.test")).toMatch(/^HTTP\/1\.1 403 /);
   });
 
   test("the OpenAPI document and the docs need no key", async () => {

@@ -1,4 +1,8 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { expectNoFailure } from "../support/hostile-http.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 import { fc } from "../support/property.ts";
 
@@ -114,6 +118,26 @@ test("whatever stands in the path or the query, no answer is a 500", async () =>
     { numRuns: 200 },
   );
   expect(api.failures).toEqual([]);
+});
+
+test("what tries to confuse it, or who stands before it, is answered as nothing worse than a refusal", async () => {
+  const paths = ["/v1/contacto", "/v1/campania", "/v1/eeid_info", "/v1/envio/send_one_form", "/docs"];
+  await expectNoFailure(api.url, paths, `Authorization: ${api.north.key}\r\n`);
+  expect(api.failures).toEqual([]);
+});
+
+test("who breaks off before its body is read keeps no place of the large requests that come after it", async () => {
+  const { hostname, port } = new URL(api.url);
+  const head = `POST /v1/contacto HTTP/1.1\r\nHost: a.test\r\nAuthorization: ${api.north.key}\r\n`;
+  for (let n = 0; n < 20; n += 1) {
+    const socket = connect(Number(port), hostname);
+    await once(socket, "connect");
+    socket.write(`${head}Transfer-Encoding: chunked\r\n\r\n5\r\nab`);
+    await sleep(n % 6);
+    socket.resetAndDestroy();
+  }
+  const large = await api.north.call("POST", "/v1/grupo", { nombre: "x".repeat(70_000) });
+  expect(large.status).toBe(400);
 });
 
 test("a body above the limit is 413, whatever it holds", async () => {

@@ -5,7 +5,7 @@ import { startWith } from "../../services/bounce/main.ts";
 import { MxSession } from "../../services/bounce/mx-session.ts";
 import { type InboundPolicy, loadInboundPolicy } from "../../services/bounce/policy.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
-import { makeBounceToken } from "../../services/core/mail/tokens.ts";
+import { makeBounceToken, makeReportLocalPart, makeReportToken } from "../../services/core/mail/tokens.ts";
 import { makeDeliveryToken } from "../../services/core/mail/tracking-tokens.ts";
 import { measure, registry } from "../../services/platform/observability/metrics.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
@@ -70,6 +70,10 @@ const FBL = "fbl@bounces.localhost";
 const tokenFor = (deliveryId: number) =>
   makeBounceToken(stack.context.keyRing, { deliveryId, expiresAt: new Date(Date.now() + 864e5) });
 const returnPath = (deliveryId: number) => `${tokenFor(deliveryId)}@bounces.localhost`;
+const reportAddress = () => {
+  const token = makeReportToken(stack.context.keyRing, { instanceId: 1, domain: "sender.example.org" });
+  return `${makeReportLocalPart("dmarc", token)}@bounces.localhost`;
+};
 
 async function accept(email: string): Promise<number> {
   const contacto = { email };
@@ -127,6 +131,7 @@ class Stranger {
   constructor(localAddress = "127.0.0.1") {
     const [host, port] = mx.split(":") as [string, string];
     this.socket = connect({ host, port: Number(port), localAddress });
+    this.socket.setMaxListeners(0);
     this.socket.on("error", () => {});
     this.socket.on("data", (chunk) => {
       this.heard += chunk.toString("latin1");
@@ -360,20 +365,36 @@ describe("the listener", () => {
     });
   });
 
-  test("says 50 MiB, and refuses a feedback address what is declared to be larger than reports are", async () => {
+  test("says 50 MiB, and refuses a report address what is declared to be larger than reports are", async () => {
     const stranger = new Stranger();
     const email = "size@example.net";
     const path = returnPath(await accept(email));
-    const [toFeedback, toReturnPath] = await stranger.open(` SIZE=${40 * MIB}`, FBL, path);
+    const [toReports, ...toOthers] = await stranger.open(` SIZE=${40 * MIB}`, reportAddress(), FBL, path);
     expect(stranger.heard).toContain(`SIZE ${50 * MIB}\r\n`);
-    expect(toFeedback).toMatch(/^552 5\.3\.4 /);
-    expect(toReturnPath).toMatch(/^250 /);
+    expect(toReports).toMatch(/^552 5\.3\.4 /);
+    expect(toOthers).toEqual([expect.stringMatching(/^250 /), expect.stringMatching(/^250 /)]);
     expect(await stranger.say("RSET\r\n")).toMatch(/^250/);
     expect(await stranger.say(`MAIL FROM:<> SIZE=${51 * MIB}\r\n`)).toMatch(/^552 5\.3\.4 /);
     stranger.socket.destroy();
   });
 
-  test("stops listening to 40 MB at a feedback address, twenty times at once, in bounded memory", async () => {
+  test("stops listening to 40 MB at a report address, twenty times at once, in bounded memory", async () => {
+    const { poured, grownBy } = await pourTwentyTimes(reportAddress());
+    // Four times the limit, and what the sockets hold.
+    expect(Math.max(...poured)).toBeLessThan(16 * MIB);
+    expect(grownBy).toBeLessThan(200 * MIB);
+    expect((await measureWaiting(db())).report.messages).toBe(0);
+    expect(await registry.metrics()).toMatch(/palomar_inbound_refused_total\{class="report",reason="size"\} \d{2}/);
+  });
+
+  test("reads 40 MB at a feedback address, twenty times at once, in bounded memory", async () => {
+    const { poured, grownBy } = await pourTwentyTimes(FBL);
+    expect(Math.min(...poured)).toBe(40 * MIB);
+    expect(grownBy).toBeLessThan(200 * MIB);
+  });
+
+  /** @returns how much each got rid of, and what the process grew by */
+  async function pourTwentyTimes(rcptTo: string): Promise<{ poured: number[]; grownBy: number }> {
     const before = process.memoryUsage().rss;
     let most = before;
     const watch = setInterval(() => {
@@ -382,28 +403,25 @@ describe("the listener", () => {
     const poured = await Promise.all(
       Array.from({ length: 20 }, async () => {
         const stranger = new Stranger();
-        await stranger.open("", FBL);
+        await stranger.open("", rcptTo);
         await stranger.say("DATA\r\n");
         const sent = await stranger.pour(40 * MIB);
+        if (sent === 40 * MIB) stranger.socket.write("\r\n.\r\n");
         await eventually(
           async () => stranger.heard,
-          (heard) => heard.includes("552 5.3.4") || stranger.socket.destroyed,
+          (heard) => /^(?:552 5\.3\.4|250 .*stored)/m.test(heard) || stranger.socket.destroyed,
         );
         stranger.socket.destroy();
         return sent;
       }),
     );
     clearInterval(watch);
-    // Four times the limit, and what the sockets hold.
-    expect(Math.max(...poured)).toBeLessThan(16 * MIB);
-    expect(most - before).toBeLessThan(200 * MIB);
-    expect((await measureWaiting(db())).feedback.messages).toBe(0);
-    expect(await registry.metrics()).toMatch(/palomar_inbound_refused_total\{class="feedback",reason="size"\} \d{2}/);
-  });
+    return { poured, grownBy: most - before };
+  }
 
   test.each([
-    ["a feedback address", () => [FBL]],
-    ["one beside a return path: the smaller limit holds", () => [returnPath(900_001), FBL]],
+    ["a report address", () => [reportAddress()]],
+    ["one beside others: the smallest limit holds", () => [returnPath(900_001), reportAddress(), FBL]],
   ])("refuses 3 MiB at the end of the message to %s, and goes on", async (_, recipients) => {
     const stranger = new Stranger();
     await stranger.open("", ...recipients());
@@ -414,20 +432,31 @@ describe("the listener", () => {
     stranger.socket.destroy();
   });
 
-  test("understands a bounce that brings a whole large message back, and keeps the first of it", async () => {
-    const email = "large@example.net";
+  const LARGE = `${"0123456789".repeat(7)}\n`.padEnd(12 * MIB, "y\n");
+  test.each([
+    {
+      what: "a bounce",
+      ...{ event: "rebote_hard", column: "delivery_id", rcptTo: (id: number) => returnPath(id) },
+      compose: (_id: number, email: string) => bounceOf(email, `Subject: Hello\n\n${LARGE}`),
+    },
+    {
+      what: "a complaint",
+      ...{ event: "queja", column: "about_delivery_id", rcptTo: () => FBL },
+      compose: (id: number) => complaintOf("", `X-Delivery-Token: ${tokenFor(id)}`, LARGE),
+    },
+  ])("understands $what that brings a whole large message back, and keeps the first of it", async (one) => {
+    const email = `large-${one.event}@example.net`;
     const id = await accept(email);
     const stranger = new Stranger();
     await stranger.open();
     await stranger.say("RSET\r\n");
-    const returned = bounceOf(email, `Subject: Hello\n\n${"0123456789".repeat(7)}\n`.padEnd(12 * MIB, "y\n"));
-    expect(await stranger.send(returnPath(id), returned)).toMatch(/^250 /);
+    expect(await stranger.send(one.rcptTo(id), one.compose(id, email))).toMatch(/^250 /);
     stranger.socket.destroy();
     await eventually(
       () => eventsOf(email),
-      (events) => events.includes("rebote_hard"),
+      (events) => events.includes(one.event),
     );
-    const { octets } = await db()("inbound_messages").where({ delivery_id: id }).first("octets");
+    const { octets } = await db()("inbound_messages").where(one.column, id).first("octets");
     expect(octets.length).toBe(MIB);
   });
 

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { storeTouches } from "../../services/operations/mail/tracking-events.ts";
 import { EVENT_KINDS } from "../../services/store/mail/events/event-kinds.ts";
 import { setInstanceSettings } from "../../services/store/mail/instances/instances.ts";
+import { expectNoFailure } from "../support/hostile-http.ts";
 import { eventually } from "../support/stack.ts";
 import { BROWSER, startTestTracking, type TestDelivery, type TestTracking } from "../support/tracking.ts";
 
@@ -494,4 +495,10 @@ describe("strangers", () => {
       await limited.stop();
     }
   });
+});
+
+test("what tries to confuse it, or who stands before it, is answered as nothing worse than a refusal", async () => {
+  const ana = await tracking.deliver("hostile@clicks.example.net", HTML);
+  const paths = [ana.clicks[TARGET]!, "/o/x", "/u/x", "/v/x", "/r/x", "/.well-known/mta-sts.txt"];
+  await expectNoFailure(tracking.url, paths);
 });

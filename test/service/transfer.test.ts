@@ -14,6 +14,7 @@ import { addAcl } from "../../services/store/dns/acls.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import {
   addZoneOwner,
+  deleteZone,
   dnsServerContext,
   eventually,
   nameOf,
@@ -48,6 +49,7 @@ beforeAll(async () => {
     env: { PALOMAR_DNS_UDP: "portable", PALOMAR_DNS_TLS_LISTEN: "127.0.0.1:0", PALOMAR_DATA_DIR: dataDir },
   });
   await allow(context.keyRing, { name: "open", blocks: ["127.0.0.0/8"], zones: ["example.org", "big.example"] });
+  await allow(context.keyRing, { name: "coming", blocks: ["127.0.0.0/8"], zones: ["coming.example"] });
   await allow(context.keyRing, { name: "keyed", tsig: KEY, zones: ["keyed.example", "example.org"] });
   await allow(context.keyRing, {
     name: "elsewhere",
@@ -177,6 +179,20 @@ describe("who may transfer", () => {
     expect(await axfr("keyed.example", { key: KEY })).toMatchObject({ rcode: "REFUSED", authentic: true });
     await suspendZone(database, "keyed.example", false);
     await eventually(async () => (await axfr("keyed.example", { key: KEY })).rcode === "NOERROR", 60_000);
+  });
+
+  it("a zone that is just made, or just gone, is there or is not: never SERVFAIL", async () => {
+    const rcodes = new Set<string>();
+    const look = async () => rcodes.add((await axfr("coming.example")).rcode);
+    for (let round = 0; round < 10; round += 1) {
+      // The server is not told, and finds it when it looks.
+      await putZone(database, "coming.example", ["@ NS ns.example.net."], "looked for");
+      await look();
+      if (round % 2 === 0) await eventually(async () => (await axfr("coming.example")).rcode === "NOERROR", 60_000);
+      await Promise.all([look(), deleteZone(database, "coming.example"), look(), look()]);
+      await look();
+    }
+    expect([...rcodes].filter((rcode) => rcode !== "NOERROR")).toEqual(["NOTAUTH"]);
   });
 
   it("an ACL is in force within a second, and out of it", async () => {

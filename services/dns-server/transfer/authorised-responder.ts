@@ -129,7 +129,9 @@ export class AuthorisedResponder {
       if (found.kind === "difference") return difference(found, newMessage());
     }
     const reference = writer.publishedZone(apex);
-    return reference === 0 ? RCODE.SERVFAIL : wholeZone(writer, reference, newMessage());
+    // Just made, it is not answered yet; what is still answered under its name may be of who had it before.
+    const isServed = reference !== 0 && writer.resellerOf(reference) === zone.resellerId;
+    return isServed ? wholeZone(writer, reference, newMessage()) : RCODE.NOTAUTH;
   }
 
   /** While the database is away: what the zone database has, without its history. */

@@ -9,7 +9,7 @@ export type DescribeRefusal = (refusal: Refusal) => HttpRefusal;
 /** For a client to take the answer, and to close. */
 const LINGER_MS = 2_000;
 
-const REASONS: Readonly<Record<number, string>> = {
+const REASONS: Readonly<Record<BrokenStatus, string>> = {
   400: "Bad Request",
   408: "Request Timeout",
   413: "Content Too Large",
@@ -50,6 +50,7 @@ export function answerBrokenRequests(server: Server, describe: DescribeRefusal |
 /**
  * Answers 400 to a request of HTTP/1.1 without Host, and to any with two of them or one that names no host: whoever
  * stands between would take it for another host's (RFC 9112 §3.2). Node asks for the first alone, and without a body.
+ * A target that names its host itself has it put into Host, whatever that said (§3.2.2), and becomes a path.
  * @returns whether it was answered
  */
 export function answerBrokenHost(
@@ -58,29 +59,41 @@ export function answerBrokenHost(
   describe: DescribeRefusal | undefined,
 ): boolean {
   const [host, ...others] = request.headersDistinct.host ?? [];
-  const isSound = host === undefined ? request.httpVersion !== "1.1" : others.length === 0 && HOST.test(host);
+  const [, authority, path = ""] = ABSOLUTE_FORM.exec(request.url!) ?? [];
+  const isSound =
+    (host === undefined ? request.httpVersion !== "1.1" : others.length === 0 && HOST.test(host)) &&
+    (authority === undefined || (authority !== "" && HOST.test(authority)));
   if (!isSound) answer(response, 400, describe);
+  else if (authority !== undefined) {
+    request.headers.host = authority;
+    request.url = path.startsWith("/") ? path : `/${path}`;
+  }
   return !isSound;
 }
 
 /** RFC 9110 §7.2, RFC 3986 §3.2.2: an address in brackets or a name, which may be empty, and a port. */
 const HOST = /^(?:\[[\da-f:.v]+\]|(?:[\w.~!$&'()*+,;=-]|%[\da-f]{2})*)(?::\d*)?$/i;
+/** RFC 9112 §3.2.2: a scheme, the authority, and the rest of the URI. */
+const ABSOLUTE_FORM = /^[a-z][a-z\d+.-]*:\/\/([^/?#]*)(.*)$/i;
 
-const STATUS_OF_ERROR: Readonly<Record<string, number>> = {
+const STATUS_OF_ERROR: Readonly<Record<string, BrokenStatus>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 408,
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
   HPE_HEADER_OVERFLOW: 431,
 };
 
-const REFUSALS: Readonly<Record<number, Refusal>> = {
+/** What the refusals say, by their status. */
+export const BROKEN_REQUESTS: Readonly<Record<400 | 408 | 413 | 417 | 431, Refusal>> = {
   400: unacceptable("http-malformed"),
   408: unacceptable("http-too-slow"),
-  413: unacceptable("http-body-too-large"),
+  413: { kind: "too-large" },
   417: unacceptable("http-expectation"),
   431: unacceptable("http-fields-too-large"),
 };
 
-function answer(response: ServerResponse, status: number, describe: DescribeRefusal | undefined): void {
+type BrokenStatus = keyof typeof BROKEN_REQUESTS;
+
+function answer(response: ServerResponse, status: BrokenStatus, describe: DescribeRefusal | undefined): void {
   const body = bodyOf(status, describe);
   response.writeHead(status, headersOf(body)).end(body);
 }
@@ -90,6 +103,6 @@ function headersOf(body: string): Record<string, string | number> {
   return body === "" ? headers : { ...headers, "Content-Type": "application/json; charset=utf-8" };
 }
 
-function bodyOf(status: number, describe: DescribeRefusal | undefined): string {
-  return describe ? JSON.stringify(describe(REFUSALS[status]!).body) : "";
+function bodyOf(status: BrokenStatus, describe: DescribeRefusal | undefined): string {
+  return describe ? JSON.stringify(describe(BROKEN_REQUESTS[status]).body) : "";
 }

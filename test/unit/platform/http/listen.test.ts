@@ -32,7 +32,8 @@ beforeAll(async () => {
     for await (const _ of ctx.req);
     if (ctx.path === "/large") ctx.req.socket.once("close", () => closings.emit("closed"));
     if (ctx.path === "/late") await sleep(UNREAD_MS * 3);
-    ctx.body = ctx.path === "/large" ? Buffer.alloc(LARGE_OCTETS) : "ok";
+    ctx.body =
+      ctx.path === "/large" ? Buffer.alloc(LARGE_OCTETS) : ctx.path === "/where" ? ctx.hostname + ctx.url : "ok";
   });
   const listen = (timeouts: Partial<HttpTimeouts>) =>
     listenHttp(app, [{ host: "127.0.0.1", port: 0 }], { ...HTTP_TIMEOUTS, checkEveryMs: 50, ...timeouts });
@@ -127,6 +128,35 @@ describe("the Host field (RFC 9112 §3.2)", () => {
   it("may be absent from a request of HTTP/1.0, but not be there twice", async () => {
     expect(await sendAndWait("GET / HTTP/1.0\r\n\r\n")).toMatch(/^HTTP\/1\.1 200 /);
     expect(await sendAndWait("GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n")).toMatch(/^HTTP\/1\.1 400 /);
+  });
+});
+
+describe("a target that names its host (RFC 9112 §3.2.2)", () => {
+  const ask = (target: string, fields: string) =>
+    sendAndWait(`GET ${target} HTTP/1.1\r\n${fields}Connection: close\r\n\r\n`);
+
+  it.each([
+    ["http://other.example/where?a=b", "other.example/where?a=b"],
+    ["HTTPS://other.example:8443/where", "other.example/where"],
+    ["http://[2001:db8::1]:80/where", "[2001:db8::1]/where"],
+  ])("counts for more than Host: %s", async (target, where) => {
+    const answer = await ask(target, "Host: example.org\r\n");
+    expect(answer).toMatch(/^HTTP\/1\.1 200 /);
+    expect(answer.split("\r\n\r\n")[1]).toBe(where);
+  });
+
+  it.each(["http://other.example", "http://other.example?a=b"])("%s asks for the root", async (target) => {
+    expect(await ask(target, "Host: example.org\r\n")).toMatch(/^HTTP\/1\.1 200 .*ok$/s);
+  });
+
+  it.each(["http://user@other.example/", "http:///where", "http://a b/"])("%s is answered 400", async (target) => {
+    expect(await ask(target, "Host: example.org\r\n")).toMatch(/^HTTP\/1\.1 400 /);
+  });
+
+  it("needs a sound Host all the same", async () => {
+    for (const fields of ["", "Host: a\r\nHost: b\r\n", "Host: a/b\r\n"]) {
+      expect(await ask("http://other.example/where", fields)).toMatch(/^HTTP\/1\.1 400 /);
+    }
   });
 });
 

@@ -86,8 +86,8 @@ class Client {
   }
 
   /** Says STARTTLS, and means it. */
-  async startTls(): Promise<void> {
-    await this.converse("STARTTLS");
+  async startTls(said = "STARTTLS"): Promise<void> {
+    await this.converse(said);
     this.#socket.removeAllListeners("data");
     this.#socket = connectTls({ socket: this.#socket, rejectUnauthorized: false });
     this.closed = this.#listen();
@@ -291,6 +291,53 @@ describe("commands are told from messages", () => {
       ...["235 2.7.0", "503 5.5.1", "250 2.1.0", "221 2.0.0"],
     ]);
     expect(users).toEqual(["user false ESMTPA", "user true ESMTPSA"]);
+  });
+
+  it.each([
+    [
+      "CHUNKING is not offered, and BDAT no command",
+      "BDAT 6 LAST\r\nNOOP\r\nDATA\r\nx\r\n.\r\n",
+      ["500", "250", "354", "250"],
+    ],
+    [
+      "lines that end in LF are commands as well",
+      "NOOP\nNOOP\nRSET\nDATA\nNOOP\r\n",
+      ["250", "250", "250", "503", "250"],
+    ],
+    [
+      "only CRLF around the dot ends a message",
+      "DATA\r\nx\n.\nMAIL FROM:<y@example.org>\n.\r\n\r\n.\r\n",
+      ["354", "550"],
+    ],
+    ["a dot at the beginning ends a message of nothing", "DATA\r\n.\r\nNOOP\r\n", ["354", "250", "250"]],
+    [
+      "what comes behind DATA that is refused is no message",
+      "RSET\r\nDATA\r\nNOOP\r\n.\r\n",
+      ["250", "503", "250", "500"],
+    ],
+  ])("%s", async (_what, group, codes) => {
+    const client = new Client(await listen("starttls", {}));
+    await client.converse(...ENVELOPE);
+    expect(client.heard).not.toMatch(/CHUNKING|BINARYMIME/);
+    client.heard = "";
+    client.say(`${group}QUIT\r\n`);
+    expect((await client.closed).match(/^\d{3}(?= )/gm)).toEqual([...codes, "221"]);
+  });
+
+  it("what is said in clear behind STARTTLS is not heard, neither before TLS nor in it", async () => {
+    const senders: string[] = [];
+    const mailFrom = async (address: string) => {
+      senders.push(address);
+      return undefined;
+    };
+    const client = new Client((await open("starttls", {}, { mailFrom })).address);
+    await client.converse(ENVELOPE[0]!);
+    await client.startTls("STARTTLS\r\nEHLO injected.example.org\r\nMAIL FROM:<injected@example.org>");
+    client.heard = "220 greeted\r\n";
+    await client.converse("NOOP", ...ENVELOPE, "QUIT");
+    expect((await client.closed).match(/^\d{3}(?= )/gm)).toEqual(["220", "250", "250", "250", "250", "221"]);
+    expect(senders).toHaveLength(1);
+    expect(senders[0]).not.toContain("injected");
   });
 
   it("twenty commands without a login end a dialogue", async () => {

@@ -255,7 +255,6 @@ export const problems: Texts["problems"] = {
     "too-large": "La solicitud es demasiado grande.",
     "http-malformed": "La solicitud HTTP está mal formada.",
     "http-too-slow": "La solicitud tardó demasiado.",
-    "http-body-too-large": "La solicitud es demasiado grande.",
     "http-expectation": "No se puede cumplir lo que la solicitud espera.",
     "http-fields-too-large": "Los encabezados son demasiado grandes.",
     "soa-not-at-apex": "Un registro SOA solo puede estar en la zona misma.",
