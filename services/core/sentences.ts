@@ -543,6 +543,7 @@ export const SENTENCES = {
   "unopened-parenthesis": "a parenthesis closes that was not opened",
   "unclosed-parenthesis": "the parenthesis is never closed",
   "unclosed-quote": "the quoted string is never closed",
+  "entry-too-long": "the entry is longer than {most} characters",
   "backslash-at-end": "a backslash stands at the end of a line",
   "no-include": "$INCLUDE is not allowed",
   "no-directive": "{text} is not a directive",

@@ -140,7 +140,10 @@ export class MasterFileReader {
 
   *#readRange({ range, templates }: GeneratePlan): Generator<Result<PlacedRecord, MasterFileError>, void> {
     for (let number = range.start; number <= range.stop; number += range.step) {
-      yield this.#readGenerated(templates, number);
+      const generated = this.#readGenerated(templates, number);
+      yield generated;
+      // The entry is wrong, and is said to be so once.
+      if (!generated.ok) return;
     }
   }
 

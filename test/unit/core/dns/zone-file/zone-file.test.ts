@@ -144,6 +144,28 @@ txt	TXT	"a;b" c ; d
     expect(read(`${text}c 60 A 192.0.2.1`)).toMatchObject({ ok: false, error: { line: 4, message } });
   });
 
+  it.each([
+    ["a word of \\DDD", `a 60 TXT ${"\\000".repeat(2_000_000)}`],
+    ["a word of escaped backslashes", "\\\\".repeat(4_000_000)],
+    ["a quoted string", `a 60 TXT "${"\\000".repeat(2_000_000)}"`],
+    ["a quoted string without an end", `a 60 TXT "${"x".repeat(8_000_000)}`],
+    ["words between parentheses", `a 60 TXT (${" x\n".repeat(3_000_000)})`],
+    ["parentheses", "(".repeat(8_000_000)],
+    ["a $GENERATE", `$GENERATE 0-65535 a$ TXT ${"$".repeat(8_000_000)}`],
+  ])("refuses an entry that is longer than any record: %s", (_, entry) => {
+    expect(parseZoneFile(`b 60 A 192.0.2.1\n${entry}\n`, { origin })).toMatchObject({
+      ok: false,
+      error: { line: 2, column: 1, message: "the entry is longer than 300000 characters" },
+    });
+  });
+
+  it("reads the longest record with every octet escaped, on lines with comments", () => {
+    const string = `"${"\\000".repeat(255)}"`;
+    const strings = `${string} ; ${"a comment ".repeat(100)}\n`.repeat(255);
+    const { records } = parse(`a 60 TXT (\n${strings} "${"\\000".repeat(254)}" )\nb 60 A 192.0.2.1`);
+    expect(records.map(({ rdata }) => rdata.length)).toEqual([65_535, 4]);
+  });
+
   it("refuses a record that has no TTL from anywhere", () => {
     expect(parseZoneFile("a A 192.0.2.1", { origin })).toMatchObject({ ok: false, error: { line: 1 } });
   });

@@ -531,6 +531,7 @@ export const problems: Texts["problems"] = {
     "no-naptr-flags": "«{text}» tiene más que letras y dígitos",
     "no-substitution": "«{text}» no tiene la forma !expresión!reemplazo!",
     "unopened-parenthesis": "se cierra un paréntesis que no se abrió",
+    "entry-too-long": "la entrada tiene más de {most} caracteres",
     "backslash-at-end": "hay una barra invertida al final de una línea",
     "no-directive": "«{text}» no es una directiva",
     "directive-argument": "{name} necesita un argumento",
