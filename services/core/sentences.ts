@@ -566,6 +566,9 @@ export const SENTENCES = {
   "below-zone-cut": "{owner} {type} lies below the zone cut at {above} and is not served as an answer",
   "target-is-alias": "the {type} of {owner} points to {target}, which is a CNAME",
   "no-glue": "the {type} of {owner} points to {target}, which has no address in the zone (missing glue)",
+  "wildcard-ns": "{owner} is a wildcard with NS records: BIND as a secondary refuses the whole zone for it",
+  "many-records":
+    "{owner} has {count} {type} records: BIND as a secondary refuses the whole zone for more than {most}, unless its max-records-per-type allows them",
 
   // Key files
   "no-public-key": "it has no public key of its algorithm",

@@ -206,6 +206,9 @@ export const problems: Texts["problems"] = {
     "no-glue": "El NS de {owner} apunta a {target}, que no tiene dirección en la zona.",
     "below-dname": "{owner} {type} queda debajo del DNAME en {above} y no se sirve como respuesta.",
     "below-zone-cut": "{owner} {type} queda debajo de la delegación en {above} y no se sirve como respuesta.",
+    "wildcard-ns": "{owner} es un comodín con registros NS: BIND como secundario rechaza toda la zona por él.",
+    "many-records":
+      "{owner} tiene {count} registros {type}: BIND como secundario rechaza toda la zona si son más de {most}, salvo que su max-records-per-type los permita.",
     "record-twice-in-file": "Un registro que está dos veces en el archivo: {record}",
     "ttl-of-its-rrset": "Los registros de un nombre y un tipo tienen un solo TTL, aquí {has} y no {ttl}: {record}",
     "warnings-left-out": "Se omiten las demás advertencias.",
