@@ -535,7 +535,6 @@ export const SENTENCES = {
   "parameter-order": "the parameters are not in ascending order",
   "parameter-mandatory": "{name} is mandatory and missing",
   "no-default-alpn": "no-default-alpn stands without alpn",
-  "alias-parameters": "a SvcPriority of 0 takes no parameters",
   "no-naptr-flags": "{text} holds more than letters and digits",
   "no-substitution": "{text} is not of the form !expression!replacement!",
 
@@ -566,6 +565,8 @@ export const SENTENCES = {
   "below-zone-cut": "{owner} {type} lies below the zone cut at {above} and is not served as an answer",
   "target-is-alias": "the {type} of {owner} points to {target}, which is a CNAME",
   "no-glue": "the {type} of {owner} points to {target}, which has no address in the zone (missing glue)",
+  "alias-with-parameters":
+    "the {type} of {owner} has parameters beside a SvcPriority of 0, with which clients ignore them",
   "wildcard-ns": "{owner} is a wildcard with NS records: BIND as a secondary refuses the whole zone for it",
   "many-records":
     "{owner} has {count} {type} records: BIND as a secondary refuses the whole zone for more than {most}, unless its max-records-per-type allows them",

@@ -82,8 +82,8 @@ export interface DoubtfulChange {
 
 /**
  * Doubtful but lawful data, each once: data below a DNAME or a zone cut, MX, NS or SRV targets that are
- * CNAMEs in the zone, name servers of the zone without an address in it, the same for `mname`, and what BIND refuses as a
- * secondary. The list is bounded ({@link WarningList}).
+ * CNAMEs in the zone, name servers of the zone without an address in it, the same for `mname`, parameters that clients
+ * ignore, and what BIND refuses as a secondary. The list is bounded ({@link WarningList}).
  */
 export function findWarnings(change: DoubtfulChange, view: ZoneView): Sentence[] {
   return runAtOnce(findWarningsSteps(change, view));
@@ -103,7 +103,7 @@ export function* findWarningsSteps(
   }
   for (const record of [...changed, ...pointing]) {
     if (warnings.isFull) break;
-    const warning = targetWarning(apex, record, factsAt);
+    const warning = targetWarning(apex, record, factsAt) ?? aliasWarning(record);
     if (warning !== undefined) warnings.add(warning);
     yield;
   }
@@ -210,6 +210,15 @@ function targetWarning(apex: DomainName, record: ResourceRecord, factsAt: FactsA
   };
   if (hasCname) return sentence("target-is-alias", place);
   return record.type !== TYPE.NS || hasAddress ? undefined : sentence("no-glue", place);
+}
+
+/** RFC 9460 §2.4.2: in AliasMode, which is SvcPriority 0, clients ignore parameters. */
+function aliasWarning({ owner, type, rdata }: ResourceRecord): Sentence | undefined {
+  if (type !== TYPE.SVCB && type !== TYPE.HTTPS) return undefined;
+  const [target] = rdataNames(type, rdata);
+  const isAlias = rdata[0] === 0 && rdata[1] === 0;
+  if (!target || !isAlias || target.offset + target.length === rdata.length) return undefined;
+  return sentence("alias-with-parameters", { owner: formatDomainName(owner), type: typeMnemonic(type) });
 }
 
 /** BIND's `max-records-per-type`, unless its configuration has another. */

@@ -89,6 +89,12 @@ describe("warnings", () => {
       [recordOf("*.w", "NS", "ns.example.net."), recordOf("*.w", "NS", "ns2.example.net.")],
       ["*.w.example.org. is a wildcard with NS records: BIND as a secondary refuses the whole zone for it"],
     ],
+    [
+      "an alias of a service with parameters",
+      [recordOf("@", "HTTPS", "0 pool.example.net. port=8443"), recordOf("s", "SVCB", "1 pool.example.net. port=8443")],
+      ["the HTTPS of example.org. has parameters beside a SvcPriority of 0, with which clients ignore them"],
+    ],
+    ["an alias of a service without", [recordOf("@", "HTTPS", "0 pool.example.net.")], []],
     ["another type at a wildcard", [recordOf("*.w", "A", "192.0.2.1")], []],
     ["a hundred records of a type, and one of another", [...addresses(100), recordOf("many", "TXT", "x")], []],
     [

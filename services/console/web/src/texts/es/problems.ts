@@ -206,6 +206,8 @@ export const problems: Texts["problems"] = {
     "no-glue": "El NS de {owner} apunta a {target}, que no tiene dirección en la zona.",
     "below-dname": "{owner} {type} queda debajo del DNAME en {above} y no se sirve como respuesta.",
     "below-zone-cut": "{owner} {type} queda debajo de la delegación en {above} y no se sirve como respuesta.",
+    "alias-with-parameters":
+      "El {type} de {owner} tiene parámetros junto a un SvcPriority de 0, con el que los clientes no los miran.",
     "wildcard-ns": "{owner} es un comodín con registros NS: BIND como secundario rechaza toda la zona por él.",
     "many-records":
       "{owner} tiene {count} registros {type}: BIND como secundario rechaza toda la zona si son más de {most}, salvo que su max-records-per-type los permita.",
@@ -530,7 +532,6 @@ export const problems: Texts["problems"] = {
     "parameter-order": "los parámetros no están en orden ascendente",
     "parameter-mandatory": "{name} es obligatorio y falta",
     "no-default-alpn": "no-default-alpn está sin alpn",
-    "alias-parameters": "un SvcPriority de 0 no lleva parámetros",
     "no-naptr-flags": "«{text}» tiene más que letras y dígitos",
     "no-substitution": "«{text}» no tiene la forma !expresión!reemplazo!",
     "unopened-parenthesis": "se cierra un paréntesis que no se abrió",
