@@ -556,7 +556,6 @@ export const SENTENCES = {
   "record-without-type": "the record has no type",
   "record-without-owner": "the record has no owner",
   "class-not-served": "class {text} is not served, only IN",
-  "owner-quoted": "an owner must not be quoted",
   "record-twice-in-file": "duplicated record {record}",
   "ttl-of-its-rrset": "TTL {ttl} of {record} set to that of its RRset, {has}",
   "warnings-left-out": "further warnings are left out",

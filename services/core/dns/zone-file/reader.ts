@@ -237,12 +237,13 @@ export class MasterFileReader {
     if (token === undefined) {
       return this.#owner === undefined ? refuse(at(entryStart, sentence("record-without-owner"))) : ok(this.#owner);
     }
-    if (token.text === this.#ownerText && this.#owner !== undefined && !token.quoted) return ok(this.#owner);
+    if (token.text === this.#ownerText && this.#owner !== undefined) return ok(this.#owner);
+    // A quoted owner is a name like any other, as with BIND and NSD.
     const owner = parseDomainName(token.text, this.#origin);
-    if (!owner.ok || token.quoted) {
+    if (!owner.ok) {
       // Records without owner that follow must not go to the one before.
       this.#owner = undefined;
-      return refuse(at(token, owner.ok ? sentence("owner-quoted") : owner.error));
+      return refuse(at(token, owner.error));
     }
     this.#owner = owner.value;
     this.#ownerText = token.text;

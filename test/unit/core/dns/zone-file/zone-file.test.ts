@@ -62,6 +62,7 @@ txt	TXT	"a;b" c ; d
     ["with CRLF", "a 60 A 192.0.2.1\r\nb 60 A 192.0.2.2\r\n"],
     ["without a final line end", "a 60 A 192.0.2.1\nb 60 A 192.0.2.2"],
     ["with a byte order mark", "\ufeffa 60 A 192.0.2.1\nb 60 A 192.0.2.2\n"],
+    ["with quoted owners", '"a" 60 A 192.0.2.1\n"b.example.org." 60 A 192.0.2.2'],
     ["in lower case", "a 60 in a 192.0.2.1\nb 60 Class1 type1 192.0.2.2\n"],
   ])("reads a file %s", (_, text) => {
     expect(parse(text).records.map(lineOf)).toEqual(["a.example.org. 60 A 192.0.2.1", "b.example.org. 60 A 192.0.2.2"]);
@@ -117,7 +118,10 @@ txt	TXT	"a;b" c ; d
     ["a 4294967296 A 192.0.2.1", 1, 3, "not a TTL"],
     ["a 2147483648 A 192.0.2.1", 1, 3, "not a TTL"],
     [" 60 A 192.0.2.1", 1, 2, "no owner"],
-    ['"a" 60 A 192.0.2.1', 1, 1, "quoted"],
+    ['"a b" 60 A 192.0.2.1', 1, 1, "needs an escape"],
+    ['"" 60 A 192.0.2.1', 1, 1, "empty"],
+    ['"$ORIGIN" x', 1, 11, "not a record type"],
+    ['a "A" 192.0.2.1', 1, 3, "not a record type"],
     ["a..b 60 A 192.0.2.1", 1, 1, "empty label"],
     ["other.test. 60 A 192.0.2.1", 1, 1, "outside the zone"],
     ["a 60 SOA a b 1 2 3 4 5", 1, 1, "at the apex only"],

@@ -546,7 +546,6 @@ export const problems: Texts["problems"] = {
     "generate-parts": "$GENERATE necesita un nombre, un tipo y datos",
     "record-without-owner": "el registro no tiene nombre",
     "class-not-served": "la clase {text} no se sirve, solo IN",
-    "owner-quoted": "un nombre no puede ir entre comillas",
     "no-local-data": "los registros {type} no pueden ser datos locales",
     "no-rule": "«{text}» no es una regla",
     "rule-for-root": "una regla no puede ser para la raíz",
