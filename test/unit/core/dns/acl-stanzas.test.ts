@@ -72,7 +72,7 @@ describe("what the stanzas say", () => {
   });
 
   it("tells PowerDNS what the members of a catalog lack", () => {
-    const catalog = (key: StanzaKey | null) =>
+    const catalog = (key: StanzaFacts["key"]) =>
       secondaryStanza("pdns", { ...STANZAS[1]!, key, zones: [{ name: "catalog.example", isCatalog: true }] }).split(
         "\n",
       );
