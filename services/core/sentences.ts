@@ -534,7 +534,6 @@ export const SENTENCES = {
   "parameter-order": "the parameters are not in ascending order",
   "parameter-mandatory": "{name} is mandatory and missing",
   "no-default-alpn": "no-default-alpn stands without alpn",
-  "alias-parameters": "a SvcPriority of 0 takes no parameters",
   "no-naptr-flags": "{text} holds more than letters and digits",
   "no-substitution": "{text} is not of the form !expression!replacement!",
 
@@ -542,6 +541,7 @@ export const SENTENCES = {
   "unopened-parenthesis": "a parenthesis closes that was not opened",
   "unclosed-parenthesis": "the parenthesis is never closed",
   "unclosed-quote": "the quoted string is never closed",
+  "entry-too-long": "the entry is longer than {most} characters",
   "backslash-at-end": "a backslash stands at the end of a line",
   "no-include": "$INCLUDE is not allowed",
   "no-directive": "{text} is not a directive",
@@ -555,7 +555,6 @@ export const SENTENCES = {
   "record-without-type": "the record has no type",
   "record-without-owner": "the record has no owner",
   "class-not-served": "class {text} is not served, only IN",
-  "owner-quoted": "an owner must not be quoted",
   "record-twice-in-file": "duplicated record {record}",
   "ttl-of-its-rrset": "TTL {ttl} of {record} set to that of its RRset, {has}",
   "warnings-left-out": "further warnings are left out",
@@ -564,6 +563,11 @@ export const SENTENCES = {
   "below-zone-cut": "{owner} {type} lies below the zone cut at {above} and is not served as an answer",
   "target-is-alias": "the {type} of {owner} points to {target}, which is a CNAME",
   "no-glue": "the {type} of {owner} points to {target}, which has no address in the zone (missing glue)",
+  "alias-with-parameters":
+    "the {type} of {owner} has parameters beside a SvcPriority of 0, with which clients ignore them",
+  "wildcard-ns": "{owner} is a wildcard with NS records: BIND as a secondary refuses the whole zone for it",
+  "many-records":
+    "{owner} has {count} {type} records: BIND as a secondary refuses the whole zone for more than {most}, unless its max-records-per-type allows them",
 
   // Key files
   "no-public-key": "it has no public key of its algorithm",

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { start } from "../../services/dns-server/main.ts";
@@ -75,6 +76,39 @@ describe.each(["bind", "knot"] as const)("%s with a catalog, by the printed stan
         throw new Error(`${(error as Error).message}\n${stanza}\n${peer.log().slice(-6_000)}`);
       }
       expect(await serialAt("first.example")).toBe(2);
+    },
+    10 * PATIENCE_MS,
+  );
+});
+
+describe("PowerDNS with a catalog, by the printed stanza", () => {
+  const missing = isInstalled("pdns_server") ? "" : " (skipped: pdns_server is not installed)";
+
+  it.skipIf(missing !== "")(
+    `gets members that have the key by name, or all with an ACL that has its address${missing}`,
+    async () => {
+      await putZone(database, "first.example", ["@ NS ns.example.net."]);
+      const palomar = operatorOf(context);
+      const port = await freePort();
+      const acl = ["acl", "add", SCOPE.resellerId, "all", "--tsig", "all.example", "--notify", `127.0.0.1:${port}`];
+      await printed(palomar(...acl));
+      await printed(palomar("catalog", "add", SCOPE.resellerId, CATALOG));
+      service = await start(context);
+      const primary = service.addresses.dns as string;
+      const stanza = await printed(
+        palomar("acl", "show", SCOPE.resellerId, "all", "--for", "pdns", "--primary", primary),
+      );
+      peer = await startSecondary("pdns", port, stanza);
+      await eventually(async () => /'first\.example'.*Query Refused/.test(peer!.log()), PATIENCE_MS);
+      const folder = /sh -e (.*)\/commands\.sh/.exec(peer.log())![1]!;
+      const command = /^# (pdnsutil .*)$/m.exec(stanza)![1]!.replace("MEMBER", "first.example");
+      execFileSync("sh", ["-c", command.replace("pdnsutil", `pdnsutil --config-dir=${folder}`)]);
+      await serves("first.example", 1);
+      // The catalog itself is followed as well.
+      await putZone(database, "second.example", ["@ NS ns.example.net."]);
+      await eventually(async () => /'second\.example'.*Query Refused/.test(peer!.log()), PATIENCE_MS);
+      await printed(palomar("acl", "add", SCOPE.resellerId, "address", "--block", "127.0.0.1"));
+      await serves("second.example", 1);
     },
     10 * PATIENCE_MS,
   );

@@ -45,7 +45,10 @@ function registerAdd(token: Command, runtime: CommandRuntime): void {
     .option("--owner <pattern>", "names that own records, such as _acme-challenge.**; repeatable", gather)
     .option("--type <type>", "a type of records; repeatable", gather)
     .addOption(
-      new Option("--verb <verb>", "what it may do; repeatable; those of records when not given")
+      new Option(
+        "--verb <verb>",
+        "what it may do; repeatable; those of records when not given; transfer sees ACLs, and transfers no zone",
+      )
         .choices(POLICY_VERBS)
         .argParser((value: string, gathered: readonly string[] = []) => readVerb(runtime, value, gathered)),
     )

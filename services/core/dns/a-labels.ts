@@ -3,11 +3,18 @@ import { ok, type Result, refuse } from "../result.ts";
 import { sentence } from "../sentences.ts";
 import type { NameError } from "./name-error.ts";
 
+/** Longest name on the wire, root octet included (RFC 1035 §2.3.4). */
+export const MAX_NAME_OCTETS = 255;
+/** Longest name in presentation format: an octet takes four characters at most, `\DDD`. */
+export const MAX_NAME_CHARACTERS = 4 * MAX_NAME_OCTETS;
+
 /**
  * Converts the U-labels of a name in presentation format to A-labels (UTS #46, non-transitional) and leaves all
  * else as it is: ASCII labels whatever they hold (underscores, asterisks, upper case), and octet escapes.
  */
 export function toAscii(text: string): Result<string, NameError> {
+  // The conversion of a label takes time by the square of its length.
+  if (text.length > MAX_NAME_CHARACTERS) return refuse(sentence("name-too-long", { most: MAX_NAME_OCTETS }));
   if (!NON_ASCII.test(text)) return ok(text);
   const labels: string[] = [];
   // UTS #46 §2.3: the ideographic and full-width full stops separate labels as well.

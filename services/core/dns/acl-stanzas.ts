@@ -148,8 +148,12 @@ function* powerDnsSecondary({ key, primary, zones }: StanzaFacts): Iterable<stri
   for (const { name, isCatalog } of zones) {
     yield `pdnsutil create-secondary-zone '${name}' '${bracketed(primary)}'`;
     if (key) yield `pdnsutil activate-tsig-key '${name}' '${key.name}' secondary`;
-    yield `pdnsutil set-meta '${name}' IXFR 1`;
-    if (isCatalog) yield `pdnsutil set-kind '${name}' consumer`;
+    // A consumer that asks for IXFR fails with its second transfer (4.7: "not configured as slave").
+    yield isCatalog ? `pdnsutil set-kind '${name}' consumer` : `pdnsutil set-meta '${name}' IXFR 1`;
+    if (!isCatalog || !key) continue;
+    // PowerDNS gives members the primary of their catalog, and no AXFR-MASTER-TSIG.
+    yield "# The catalog's members ask without the key: add the address of this server to the ACL (--block), or for each member:";
+    yield `# pdnsutil activate-tsig-key MEMBER '${key.name}' secondary`;
   }
 }
 

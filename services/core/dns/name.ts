@@ -1,13 +1,11 @@
 import { ok, type Result, refuse } from "../result.ts";
 import { sentence } from "../sentences.ts";
-import { NON_ASCII, toAscii } from "./a-labels.ts";
+import { MAX_NAME_CHARACTERS, MAX_NAME_OCTETS, NON_ASCII, toAscii } from "./a-labels.ts";
 import type { NameError } from "./name-error.ts";
 import { BAD_ESCAPE, readEscape } from "./octet-text.ts";
 
-export { toAscii } from "./a-labels.ts";
+export { MAX_NAME_OCTETS, toAscii } from "./a-labels.ts";
 
-/** Longest name on the wire, root octet included (RFC 1035 §2.3.4). */
-export const MAX_NAME_OCTETS = 255;
 /** Longest label (RFC 1035 §2.3.4). */
 export const MAX_LABEL_OCTETS = 63;
 
@@ -44,6 +42,7 @@ export function parseDomainName(text: string, origin?: DomainName): Result<Domai
   if (text === "@" && origin !== undefined) return ok(origin);
   if (text === ".") return ok(ROOT);
   if (text === "") return refuse(sentence("name-empty"));
+  if (text.length > MAX_NAME_CHARACTERS) return refuse(TOO_LONG);
   if (NON_ASCII.test(text)) {
     const ascii = toAscii(text);
     return ascii.ok ? parseAsciiName(ascii.value, origin) : ascii;

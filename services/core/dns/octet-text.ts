@@ -7,16 +7,19 @@ import { sentence } from "../sentences.ts";
  */
 export function octetsOfText(text: string): Uint8Array | undefined {
   if (!text.includes("\\")) return Buffer.from(text, "utf8");
-  const pieces: Uint8Array[] = [];
+  // An escape stands for fewer octets than it has characters.
+  const octets = Buffer.alloc(Buffer.byteLength(text, "utf8"));
+  let written = 0;
   let plainStart = 0;
   for (let position = text.indexOf("\\"); position >= 0; position = text.indexOf("\\", plainStart)) {
     const escaped = readEscape(text, position);
     if (escaped === undefined) return undefined;
-    pieces.push(Buffer.from(text.slice(plainStart, position), "utf8"), Uint8Array.of(escaped.octet));
+    if (position > plainStart) written += octets.write(text.slice(plainStart, position), written, "utf8");
+    octets[written++] = escaped.octet;
     plainStart = position + escaped.length;
   }
-  pieces.push(Buffer.from(text.slice(plainStart), "utf8"));
-  return Buffer.concat(pieces);
+  written += octets.write(text.slice(plainStart), written, "utf8");
+  return octets.subarray(0, written);
 }
 
 /** The octets as a quoted string, with escapes where they are needed. */

@@ -1,6 +1,14 @@
 import { type Sentence, sentence } from "../sentences.ts";
 import { runAtOnce, type Steps } from "../steps.ts";
-import { ancestorOf, type DomainName, domainNameFromWire, formatDomainName, isSubdomain, sameName } from "./name.ts";
+import {
+  ancestorOf,
+  type DomainName,
+  domainNameFromWire,
+  formatDomainName,
+  isSubdomain,
+  isWildcard,
+  sameName,
+} from "./name.ts";
 import { rdataNames } from "./rdata/rdata.ts";
 import type { ResourceRecord } from "./record.ts";
 import { TYPE, typeMnemonic } from "./rr-types.ts";
@@ -8,7 +16,7 @@ import { WarningList } from "./warning-list.ts";
 
 /** What {@link findWarnings} has to know of the zone around a change. */
 export interface Surroundings {
-  /** Names whose own records are needed: targets, ancestors, the primary server. */
+  /** Names whose own records are needed: the changed ones, targets, ancestors, the primary server. */
   readonly names: readonly DomainName[];
   /** Names below which any record is needed: new zone cuts and DNAMEs. A few records of each do. */
   readonly subtrees: readonly DomainName[];
@@ -35,12 +43,10 @@ export function surroundingsOf(apex: DomainName, changed: readonly ResourceRecor
   };
   for (const record of changed) {
     for (const ancestor of ancestorsInZone(record.owner, apex)) note(ancestor);
+    note(record.owner);
     const target = targetOf(record);
     if (target !== undefined) note(target);
-    if (occludes(record, apex)) {
-      note(record.owner);
-      subtrees.set(record.owner.key, record.owner);
-    }
+    if (occludes(record, apex)) subtrees.set(record.owner.key, record.owner);
   }
   if (mname !== undefined) note(mname);
   return { names: [...names.values()], subtrees: [...subtrees.values()] };
@@ -76,8 +82,8 @@ export interface DoubtfulChange {
 
 /**
  * Doubtful but lawful data, each once: data below a DNAME or a zone cut, MX, NS or SRV targets that are
- * CNAMEs in the zone, name servers of the zone without an address in it, and the same for `mname`. The list is bounded
- * ({@link WarningList}).
+ * CNAMEs in the zone, name servers of the zone without an address in it, the same for `mname`, parameters that clients
+ * ignore, and what BIND refuses as a secondary. The list is bounded ({@link WarningList}).
  */
 export function findWarnings(change: DoubtfulChange, view: ZoneView): Sentence[] {
   return runAtOnce(findWarningsSteps(change, view));
@@ -97,8 +103,14 @@ export function* findWarningsSteps(
   }
   for (const record of [...changed, ...pointing]) {
     if (warnings.isFull) break;
-    const warning = targetWarning(apex, record, factsAt);
+    const warning = targetWarning(apex, record, factsAt) ?? aliasWarning(record);
     if (warning !== undefined) warnings.add(warning);
+    yield;
+  }
+  const refusalsAt = rememberRefusals(view);
+  for (const { owner } of changed) {
+    if (warnings.isFull) break;
+    for (const warning of refusalsAt(owner)) warnings.add(warning);
     yield;
   }
   if (mname !== undefined && isSubdomain(mname, apex) && !factsAt(mname).hasAddress) {
@@ -198,6 +210,42 @@ function targetWarning(apex: DomainName, record: ResourceRecord, factsAt: FactsA
   };
   if (hasCname) return sentence("target-is-alias", place);
   return record.type !== TYPE.NS || hasAddress ? undefined : sentence("no-glue", place);
+}
+
+/** RFC 9460 §2.4.2: in AliasMode, which is SvcPriority 0, clients ignore parameters. */
+function aliasWarning({ owner, type, rdata }: ResourceRecord): Sentence | undefined {
+  if (type !== TYPE.SVCB && type !== TYPE.HTTPS) return undefined;
+  const [target] = rdataNames(type, rdata);
+  const isAlias = rdata[0] === 0 && rdata[1] === 0;
+  if (!target || !isAlias || target.offset + target.length === rdata.length) return undefined;
+  return sentence("alias-with-parameters", { owner: formatDomainName(owner), type: typeMnemonic(type) });
+}
+
+/** BIND's `max-records-per-type`, unless its configuration has another. */
+const BIND_RECORDS_PER_TYPE = 100;
+
+/**
+ * What BIND refuses of a name as a secondary, and the whole zone for it: NS at a wildcard, whose meaning RFC 4592 §4.2
+ * leaves open, and more records of a type than it takes. A name is looked at once, however many of its records change.
+ */
+function rememberRefusals(view: ZoneView): (name: DomainName) => Sentence[] {
+  const seen = new Set<string>();
+  return (name) => {
+    const records = view.recordsAt(name);
+    const isCrowded = records.length > BIND_RECORDS_PER_TYPE;
+    if ((!isCrowded && !isWildcard(name)) || seen.has(name.key)) return [];
+    seen.add(name.key);
+    const owner = formatDomainName(name);
+    const counts = new Map<number, number>();
+    for (const { type } of records) counts.set(type, (counts.get(type) ?? 0) + 1);
+    const crowded = [...counts].filter(([, count]) => count > BIND_RECORDS_PER_TYPE);
+    return [
+      ...(isWildcard(name) && counts.has(TYPE.NS) ? [sentence("wildcard-ns", { owner })] : []),
+      ...crowded.map(([type, count]) =>
+        sentence("many-records", { owner, type: typeMnemonic(type), count, most: BIND_RECORDS_PER_TYPE }),
+      ),
+    ];
+  };
 }
 
 /** The types whose targets must be no aliases (RFC 2181 §10.3, RFC 2782). */

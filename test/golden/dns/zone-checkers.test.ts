@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { isMetaType, RR_TYPES, TYPE, typeCode } from "../../../services/core/dns/rr-types.ts";
-import { formatZoneFile, parseZoneFile } from "../../../services/core/dns/zone-file/zone-file.ts";
+import { formatZoneFile, parseZoneFile, type ZoneFile } from "../../../services/core/dns/zone-file/zone-file.ts";
 import { ROUND_TRIPS } from "../../unit/core/dns/rdata/presentation.ts";
 import { accepted, nameOf } from "../../unit/core/dns/support.ts";
 
@@ -65,6 +65,44 @@ it.skipIf(!namedCompilezone)(
     expect(formatZoneFile(zone)).toBe(zoneWithEveryType());
   },
 );
+
+/** What stands behind `$GENERATE 1-2 g$`. */
+const GENERATED = [
+  'TXT "say \\"hi $\\" end"',
+  'TXT "plain $ two"',
+  'TXT "\\"x y\\" \\"z $\\""',
+  "TXT one$",
+  'TXT word\\"$',
+  "TXT a\\ $",
+  'TXT "semi\\;colon $"',
+  'TXT "a;$"',
+  'TXT "back\\\\slash\\034 $"',
+  'TXT "dollar \\$ $$ $"',
+  'TXT "\\\\$a (b) ("',
+  'TXT "\\\\\\$a\\\\;b"',
+  'TXT ""',
+  'TXT "\\""',
+  'TXT "$)"',
+  'HINFO "\\"a b\\" c$"',
+  'CAA "0 issue \\"ca$.test\\""',
+  'MX "10 ma\\.il$"',
+  'TYPE65280 "\\# 1 0$"',
+  'HTTPS "1 . alpn=\\"h$\\" key66$=\\"a b\\""',
+];
+
+it.skipIf(!namedCompilezone).each(GENERATED)("named-compilezone makes the same of $GENERATE with %s", (data) => {
+  const lines = `$TTL 60\n@ SOA ns1.example.net. h 1 2 3 4 5\n@ NS ns1.example.net.\n$GENERATE 1-2 g$ ${data}\n`;
+  const generated = join(folder, "generated.zone");
+  writeFileSync(generated, lines);
+  const args = ["-k", "ignore", "-i", "none", "-s", "full", "-o", "-", "example.org", generated];
+  const run = spawnSync("named-compilezone", args, { encoding: "utf8" });
+  const ours = parseZoneFile(lines, { origin });
+  expect(ours.ok).toBe(run.status === 0);
+  if (!ours.ok) return;
+  const theirs = accepted(parseZoneFile(run.stdout, { origin }));
+  const exportOf = ({ soa, records }: ZoneFile) => formatZoneFile({ apex: origin, soa: soa!, records, ttl: 60 });
+  expect(exportOf(ours.value)).toBe(exportOf(theirs));
+});
 
 /** A name for each case of the list, as we export it. */
 function zoneWithEveryType(): string {

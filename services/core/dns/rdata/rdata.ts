@@ -137,7 +137,7 @@ export function rdataShape(type: number): RdataShape | undefined {
 }
 
 /** Whether the type's RDATA is character strings and nothing else. */
-export function isTextType(type: number): boolean {
+function isTextType(type: number): boolean {
   return TEXT_TYPES.has(type);
 }
 

@@ -89,9 +89,9 @@ function parseParameter(text: string, quotedValue: string | undefined): ServiceP
   if (octets === undefined) return BAD_ESCAPE;
   // RFC 9460 §2.1: a keyNNN has its value as it is, without the key's own format.
   const value = name.toLowerCase().startsWith("key") ? octets : CODECS[key]!.parse(octets);
-  return value === undefined
-    ? sentence("parameter-value", { text: `${text}${quotedValue ?? ""}`, name })
-    : { key, value };
+  if (value === undefined) return sentence("parameter-value", { text: `${text}${quotedValue ?? ""}`, name });
+  // RFC 9460 §2.2: its length has 16 bits.
+  return value.length > 0xffff ? sentence("data-too-long", { most: 0xffff }) : { key, value };
 }
 
 function keyOf(name: string): number | undefined {
@@ -146,17 +146,6 @@ function keysIn(value: Uint8Array): number[] {
   return Array.from({ length: value.length / 2 }, (_, index) => numberOf(value.subarray(index * 2, index * 2 + 2)));
 }
 
-/** The items of a comma-separated list; a backslash takes the next octet as data (RFC 9460 appendix A.1). */
-function splitList(octets: Uint8Array): Uint8Array[] {
-  const items: number[][] = [[]];
-  for (let position = 0; position < octets.length; position += 1) {
-    const octet = octets[position]!;
-    if (octet === COMMA) items.push([]);
-    else items.at(-1)!.push(octet === BACKSLASH && position + 1 < octets.length ? octets[++position]! : octet);
-  }
-  return items.map((item) => Uint8Array.from(item));
-}
-
 const COMMA = 0x2c;
 const BACKSLASH = 0x5c;
 
@@ -203,9 +192,23 @@ const mandatoryCodec: ParameterCodec = {
 
 const alpnCodec: ParameterCodec = {
   parse(octets) {
-    const ids = splitList(octets);
-    if (ids.some((id) => id.length === 0 || id.length > 255)) return undefined;
-    return Buffer.concat(ids.map((id) => Buffer.concat([Uint8Array.of(id.length), id])));
+    // Each comma becomes the length of the id behind it, and the first id has one as well.
+    const value = Buffer.alloc(octets.length + 1);
+    let idStart = 0;
+    let written = 1;
+    for (let position = 0; position <= octets.length; position += 1) {
+      const octet = octets[position];
+      if (octet !== undefined && octet !== COMMA) {
+        // A backslash takes the next octet as data (RFC 9460 appendix A.1).
+        value[written++] = octet === BACKSLASH && position + 1 < octets.length ? octets[++position]! : octet;
+        continue;
+      }
+      const length = written - idStart - 1;
+      if (length === 0 || length > 255) return undefined;
+      value[idStart] = length;
+      idStart = written++;
+    }
+    return value.subarray(0, idStart);
   },
   format(value) {
     const items: number[] = [];

@@ -6,12 +6,6 @@ import { serviceParametersField } from "./service-parameters.ts";
 
 const serviceBinding: RdataShape = {
   fields: [numberField("SvcPriority", 16), nameField("TargetName"), serviceParametersField],
-  check(rdata) {
-    // RFC 9460 §2.4.2: in AliasMode there is nothing that parameters could say.
-    const isAlias = rdata[0] === 0 && rdata[1] === 0;
-    const hasParameters = fieldEnd("name", rdata, 2) !== rdata.length;
-    return isAlias && hasParameters ? { field: "SvcParams", ...sentence("alias-parameters") } : undefined;
-  },
 };
 
 /** Service location: SRV (RFC 2782), NAPTR (RFC 3403), SVCB and HTTPS (RFC 9460). */

@@ -34,6 +34,9 @@ export class MasterLexer {
   #position = 0;
   #line = 1;
   #lineStart = 0;
+  #entryStart: TextPosition = { line: 1, column: 1 };
+  /** Where the entry would be too long. */
+  #entryLimit = 0;
 
   constructor(text: string, form: "master-file" | "value") {
     this.#text = text;
@@ -52,9 +55,11 @@ export class MasterLexer {
   #readEntry(): Result<Entry, LexError> {
     const text = this.#text;
     const startsWithBlank = text[this.#position] === " " || text[this.#position] === "\t";
+    this.#entryStart = this.#here();
+    this.#entryLimit = this.#position + MAX_ENTRY_CHARACTERS + 1;
     const tokens: Token[] = [];
     const open: TextPosition[] = [];
-    while (this.#position < text.length) {
+    while (this.#position < Math.min(text.length, this.#entryLimit)) {
       const code = text.charCodeAt(this.#position);
       if (code === SPACE || code === TAB || code === RETURN) {
         this.#position += 1;
@@ -75,6 +80,7 @@ export class MasterLexer {
         tokens.push(token.value);
       }
     }
+    if (this.#position >= this.#entryLimit) return this.#tooLong();
     const unclosed = open.pop();
     if (unclosed !== undefined) return refuse({ ...unclosed, ...sentence("unclosed-parenthesis") });
     return ok({ tokens, startsWithBlank });
@@ -84,8 +90,9 @@ export class MasterLexer {
     const text = this.#text;
     const start = this.#position;
     const here = this.#here();
+    const end = Math.min(text.length, this.#entryLimit);
     let position = start;
-    for (; position < text.length; position += 1) {
+    for (; position < end; position += 1) {
       const code = text.charCodeAt(position);
       if (code === BACKSLASH) position += 1;
       else if (code < 0x80 && ENDS_WORD[code] === 1 && (code !== SEMICOLON || this.#isFile)) break;
@@ -100,14 +107,16 @@ export class MasterLexer {
   #readQuoted(): Result<Token, LexError> {
     const text = this.#text;
     const here = this.#here();
+    const end = Math.min(text.length, this.#entryLimit);
     let position = this.#position + 1;
-    for (; position < text.length; position += 1) {
+    for (; position < end; position += 1) {
       const code = text.charCodeAt(position);
       if (code === QUOTE) break;
       if (code === NEWLINE && this.#isFile) position = text.length;
       else if (code === BACKSLASH && text.charCodeAt(position + 1) !== NEWLINE) position += 1;
     }
     if (position >= text.length) return refuse({ ...here, ...sentence("unclosed-quote") });
+    if (position >= end) return this.#tooLong();
     const quoted = text.slice(this.#position + 1, position);
     this.#position = position + 1;
     return ok({ text: quoted, quoted: true, line: here.line, column: here.column });
@@ -115,7 +124,13 @@ export class MasterLexer {
 
   #skipComment(): void {
     const lineEnd = this.#text.indexOf("\n", this.#position);
-    this.#position = lineEnd < 0 ? this.#text.length : lineEnd;
+    const end = lineEnd < 0 ? this.#text.length : lineEnd;
+    this.#entryLimit += end - this.#position;
+    this.#position = end;
+  }
+
+  #tooLong(): Result<never, LexError> {
+    return refuse({ ...this.#entryStart, ...sentence("entry-too-long", { most: MAX_ENTRY_CHARACTERS }) });
   }
 
   #endLine(): void {
@@ -128,6 +143,12 @@ export class MasterLexer {
     return { line: this.#line, column: this.#position - this.#lineStart + 1 };
   }
 }
+
+/**
+ * Most characters of an entry, comments aside: RDATA of 65,535 octets that all stand as `\DDD` (RFC 1035 §5.1), and room
+ * for owner, TTL, class, type, quotes and blanks. What is longer can be no record.
+ */
+const MAX_ENTRY_CHARACTERS = 300_000;
 
 const TAB = 0x09;
 const NEWLINE = 0x0a;

@@ -2,7 +2,7 @@ import { ok, type Result, refuse } from "../../result.ts";
 import { onlySentence, type Sentence, sentence } from "../../sentences.ts";
 import { type DomainName, parseDomainName } from "../name.ts";
 import { parsePeriodSeconds } from "../period.ts";
-import { isTextType, parseRdataTokens } from "../rdata/rdata.ts";
+import { parseRdataTokens } from "../rdata/rdata.ts";
 import { MAX_TTL_SECONDS, type ResourceRecord } from "../record.ts";
 import { isMetaType, TYPE, typeCode, typeMnemonic } from "../rr-types.ts";
 import { decodeSoaRdata } from "../soa.ts";
@@ -138,19 +138,20 @@ export class MasterFileReader {
     [this.#owner, this.#ownerText] = [owner, ownerText];
   }
 
-  *#readRange({ range, templates }: GeneratePlan): Generator<Result<PlacedRecord, MasterFileError>, void> {
-    for (let number = range.start; number <= range.stop; number += range.step) {
-      yield this.#readGenerated(templates, number);
+  *#readRange(plan: GeneratePlan): Generator<Result<PlacedRecord, MasterFileError>, void> {
+    const { start, stop, step } = plan.range;
+    for (let number = start; number <= stop; number += step) {
+      const generated = this.#readGenerated(plan, number);
+      yield generated;
+      // The entry is wrong, and is said to be so once.
+      if (!generated.ok) return;
     }
   }
 
-  *#readSections(
-    { range, templates }: GeneratePlan,
-    most: number,
-  ): Generator<Result<PlacedRecord, MasterFileError>, void> {
-    for (const { first, last, count } of sectionsOf(range, most)) {
-      const begin = this.#readGenerated(templates, first);
-      const end = begin.ok ? this.#readGenerated(templates, last) : begin;
+  *#readSections(plan: GeneratePlan, most: number): Generator<Result<PlacedRecord, MasterFileError>, void> {
+    for (const { first, last, count } of sectionsOf(plan.range, most)) {
+      const begin = this.#readGenerated(plan, first);
+      const end = begin.ok ? this.#readGenerated(plan, last) : begin;
       if (!begin.ok || !end.ok) {
         yield end;
         return;
@@ -159,11 +160,13 @@ export class MasterFileReader {
     }
   }
 
-  #readGenerated(templates: readonly Token[], number: number): Result<PlacedRecord, MasterFileError> {
-    const generated = templates.map((token) =>
+  #readGenerated({ templates, data }: GeneratePlan, number: number): Result<PlacedRecord, MasterFileError> {
+    const fields = data === undefined ? ok([]) : lexFields(data, number);
+    if (!fields.ok) return fields;
+    const head = templates.map((token) =>
       token.text.includes("$") ? { ...token, text: substituteNumber(token.text, number) } : token,
     );
-    return this.#readRecord({ tokens: generated, startsWithBlank: false });
+    return this.#readRecord({ tokens: [...head, ...fields.value], startsWithBlank: false });
   }
 
   #planGenerate(tokens: readonly Token[]): Result<GeneratePlan, MasterFileError> {
@@ -175,12 +178,12 @@ export class MasterFileReader {
     if (this.#generated > maximum) return refuse(at(directive, sentence("generate-too-many", { most: maximum })));
     const templates = generateTemplates(tokens);
     if (!templates.ok) return templates;
-    const malformed = templates.value.find(({ text }) => !isTemplate(text, range));
+    const malformed = tokens.slice(2).find(({ text }) => !isTemplate(text, range));
     if (malformed !== undefined)
       return refuse(
         at(malformed, sentence("generate-template", { text: malformed.text, form: `\${offset,width,base}` })),
       );
-    return ok({ range, templates: templates.value });
+    return ok({ range, ...templates.value });
   }
 
   #readRecord(entry: Entry): Result<PlacedRecord, MasterFileError> {
@@ -234,12 +237,13 @@ export class MasterFileReader {
     if (token === undefined) {
       return this.#owner === undefined ? refuse(at(entryStart, sentence("record-without-owner"))) : ok(this.#owner);
     }
-    if (token.text === this.#ownerText && this.#owner !== undefined && !token.quoted) return ok(this.#owner);
+    if (token.text === this.#ownerText && this.#owner !== undefined) return ok(this.#owner);
+    // A quoted owner is a name like any other, as with BIND and NSD.
     const owner = parseDomainName(token.text, this.#origin);
-    if (!owner.ok || token.quoted) {
+    if (!owner.ok) {
       // Records without owner that follow must not go to the one before.
       this.#owner = undefined;
-      return refuse(at(token, owner.ok ? sentence("owner-quoted") : owner.error));
+      return refuse(at(token, owner.error));
     }
     this.#owner = owner.value;
     this.#ownerText = token.text;
@@ -261,6 +265,8 @@ export class MasterFileReader {
 interface GeneratePlan {
   readonly range: GenerateRange;
   readonly templates: readonly Token[];
+  /** The one quoted string that the record's data stands in. */
+  readonly data?: Token;
 }
 
 /** What stands in front of a record's RDATA, and what follows. */
@@ -272,16 +278,26 @@ interface RecordHead {
   readonly rdataStart: number;
 }
 
-/** The owner, TTL, class, type and data of `$GENERATE`. Data of several fields may stand in one quoted string, as BIND has it. */
-function generateTemplates(tokens: readonly Token[]): Result<readonly Token[], MasterFileError> {
+/**
+ * The owner, TTL, class, type and data of `$GENERATE`. Data that is one quoted string is, as BIND has it, all of the
+ * record's fields: a `\"` in it is a quote of theirs.
+ */
+function generateTemplates(tokens: readonly Token[]): Result<Omit<GeneratePlan, "range">, MasterFileError> {
   const templates = tokens.slice(2);
-  const [typeToken, data] = templates.slice(-2);
-  if (typeToken === undefined || data === undefined) return refuse(at(tokens[0]!, sentence("generate-parts")));
-  if (!data.quoted || isTextType(typeCode(typeToken.text) ?? 0)) return ok(templates);
-  const entry = new MasterLexer(data.text, "value").nextEntry();
+  if (templates.length < 2) return refuse(at(tokens[0]!, sentence("generate-parts")));
+  const isType = ({ text, quoted }: Token, index: number) => index > 0 && !quoted && typeCode(text) !== undefined;
+  const [data, ...more] = templates.slice(templates.findIndex(isType) + 1);
+  if (!data?.quoted || more.length > 0) return ok({ templates });
+  const text = data.text.replace(/\\([\s\S])/g, (pair, escaped) => (escaped === '"' ? '"' : pair));
+  return ok({ templates: templates.slice(0, -1), data: { ...data, text } });
+}
+
+/** The fields of data that stands in one quoted string, with the number in them. */
+function lexFields(data: Token, number: number): Result<Token[], MasterFileError> {
+  const entry = new MasterLexer(substituteNumber(data.text, number), "master-file").nextEntry();
   if (!entry.ok) return refuse(at(data, entry.error));
-  const fields = (entry.value?.tokens ?? []).map((field) => ({ ...field, line: data.line, column: data.column }));
-  return ok([...templates.slice(0, -1), ...fields]);
+  const { line, column } = data;
+  return ok((entry.value?.tokens ?? []).map((field) => ({ ...field, line, column: column + field.column })));
 }
 
 function at({ line, column }: TextPosition, what: Sentence): MasterFileError {

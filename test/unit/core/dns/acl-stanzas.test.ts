@@ -71,6 +71,24 @@ describe("what the stanzas say", () => {
     ]);
   });
 
+  it("tells PowerDNS what the members of a catalog lack", () => {
+    const catalog = (key: StanzaFacts["key"]) =>
+      secondaryStanza("pdns", { ...STANZAS[1]!, key, zones: [{ name: "catalog.example", isCatalog: true }] }).split(
+        "\n",
+      );
+    expect(catalog(KEY).slice(1)).toEqual([
+      "pdnsutil create-secondary-zone 'catalog.example' '192.0.2.53:5300'",
+      "pdnsutil activate-tsig-key 'catalog.example' 'key.example' secondary",
+      "pdnsutil set-kind 'catalog.example' consumer",
+      "# The catalog's members ask without the key: add the address of this server to the ACL (--block), or for each member:",
+      "# pdnsutil activate-tsig-key MEMBER 'key.example' secondary",
+    ]);
+    expect(catalog(null)).toEqual([
+      "pdnsutil create-secondary-zone 'catalog.example' '192.0.2.53:5300'",
+      "pdnsutil set-kind 'catalog.example' consumer",
+    ]);
+  });
+
   it("tells whoever has no TSIG so", () => {
     expect(secondaryStanza("unbound", STANZAS[1]!)).toMatch(/^# Unbound has no TSIG/);
     expect(policyStanza("unbound", STANZAS[0]!, "policy.example")).not.toContain("TSIG");

@@ -57,6 +57,9 @@ describe("parseDomainName", () => {
     [`${"a".repeat(64)}.`, /longer than 63/],
     [`${"a".repeat(64)}`, /longer than 63/],
     [`${"abcdefg.".repeat(32)}`, /longer than 255/],
+    ["\\000.".repeat(256), /longer than 255/],
+    ["例".repeat(1_000_000), /longer than 255/],
+    ["é.".repeat(1_000_000), /longer than 255/],
     ["a b", /blank/],
     ["a\tb", /blank/],
     ["a\u007fb", /blank/],
@@ -219,6 +222,10 @@ describe("toAscii", () => {
 
   it.each(["a\u0378.test", "\u00ad.test", "\u200d.test"])("refuses what UTS #46 refuses: %j", (text) => {
     expect(toAscii(text).ok).toBe(false);
+  });
+
+  it("refuses what is longer than any name without looking at it", () => {
+    expect(toAscii("例".repeat(1_000_000))).toMatchObject({ ok: false, error: { code: "name-too-long" } });
   });
 });
 

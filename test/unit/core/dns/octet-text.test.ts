@@ -25,3 +25,13 @@ it.each([...ALL])("octet %i is read back, among few and among many", (octet) => 
     expect(quotedText(octets)).toMatch(/^"[ -~]*"$/);
   }
 });
+
+it.each<[string, Uint8Array | undefined]>([
+  ["é\\233é", Buffer.concat([Buffer.from("é"), Uint8Array.of(233), Buffer.from("é")])],
+  ['\\\\\\000\\"', Buffer.from('\\\0"')],
+  ["\ud800\\255", Buffer.concat([Buffer.from("\ufffd"), Uint8Array.of(255)])],
+  ["a\\", undefined],
+  ["a\\256", undefined],
+  ["a\\12", undefined],
+  ["a\\é", undefined],
+])("reads %j", (text, octets) => expect(octetsOfText(text)).toEqual(octets));

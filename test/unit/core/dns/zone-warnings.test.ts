@@ -8,6 +8,10 @@ import { accepted, nameOf, recordOf } from "./support.ts";
 
 const apex = nameOf("example.org.");
 
+function addresses(count: number): ResourceRecord[] {
+  return Array.from({ length: count }, (_, index) => recordOf("many", "A", `192.0.2.${index}`));
+}
+
 describe("warnings", () => {
   const zone = [
     recordOf("@", "NS", "ns1"),
@@ -80,8 +84,35 @@ describe("warnings", () => {
       [recordOf("a.b.e", "TXT", "x"), recordOf("e", "NS", "ns.example.net.")],
       ["a.b.e.example.org. TXT lies below the zone cut at e.example.org. and is not served as an answer"],
     ],
+    [
+      "NS at a wildcard, each name once",
+      [recordOf("*.w", "NS", "ns.example.net."), recordOf("*.w", "NS", "ns2.example.net.")],
+      ["*.w.example.org. is a wildcard with NS records: BIND as a secondary refuses the whole zone for it"],
+    ],
+    [
+      "an alias of a service with parameters",
+      [recordOf("@", "HTTPS", "0 pool.example.net. port=8443"), recordOf("s", "SVCB", "1 pool.example.net. port=8443")],
+      ["the HTTPS of example.org. has parameters beside a SvcPriority of 0, with which clients ignore them"],
+    ],
+    ["an alias of a service without", [recordOf("@", "HTTPS", "0 pool.example.net.")], []],
+    ["another type at a wildcard", [recordOf("*.w", "A", "192.0.2.1")], []],
+    ["a hundred records of a type, and one of another", [...addresses(100), recordOf("many", "TXT", "x")], []],
+    [
+      "more than a hundred",
+      addresses(101),
+      [
+        "many.example.org. has 101 A records: BIND as a secondary refuses the whole zone for more than 100, unless its max-records-per-type allows them",
+      ],
+    ],
   ])("%s", (_, changed, expected) => {
     expect(warningsOf(changed)).toEqual(expected);
+  });
+
+  it("has a word on the record that is one too many beside those that are there", () => {
+    const there = addresses(100);
+    zone.push(...there);
+    expect(warningsOf([recordOf("many", "A", "198.51.100.1")])).toEqual([expect.stringMatching("has 101 A records")]);
+    zone.splice(-there.length);
   });
 
   it("has a word on a new cut above data that is there", () => {
@@ -140,6 +171,7 @@ describe("warnings", () => {
       "example.org.",
       "c.example.org.",
       "b.c.example.org.",
+      "a.b.c.example.org.",
       "mail.example.org.",
       "ns1.example.org.",
     ]);

@@ -87,6 +87,7 @@ export const ROUND_TRIPS: readonly (readonly [type: string, text: string, expect
   ["SMIMEA", "3 1 0 AABBCC"],
   ["OPENPGPKEY", "AQPSKmyn"],
   ["SVCB", "0 pool.example.net."],
+  ["HTTPS", "0 pool.example.net. port=8443", "0 pool.example.net. port=8443"],
   ["SVCB", "1 . port=8443", "1 . port=8443"],
   ["HTTPS", '1 . alpn="h2,h3" ipv4hint=192.0.2.1,192.0.2.2 ech=AQPSKmyn ipv6hint=2001:db8::1'],
   [
@@ -194,9 +195,12 @@ export const REFUSED: readonly (readonly [type: string, text: string, field: str
   ["HTTPS", "1 . nope=1", "SvcParams", "not a service parameter"],
   ["HTTPS", "1 . ipv4hint=", "SvcParams", "no lawful value"],
   ["HTTPS", "1 . alpn=", "SvcParams", "no lawful value"],
+  ["HTTPS", "1 . alpn=h2,,h3", "SvcParams", "no lawful value"],
+  ["HTTPS", "1 . alpn=h2,", "SvcParams", "no lawful value"],
+  ["HTTPS", `1 . alpn=${"x".repeat(256)}`, "SvcParams", "no lawful value"],
+  ["HTTPS", `1 . key667=${"x".repeat(65_536)}`, "SvcParams", "longer than 65535 octets"],
   ["HTTPS", "1 . ech=***", "SvcParams", "no lawful value"],
   ["HTTPS", "1 . key65535=a", "SvcParams", "not a service parameter"],
-  ["HTTPS", "0 . port=1", "SvcParams", "takes no parameters"],
   ["HTTPS", "1 . key1=", "SvcParams", "no lawful value"],
   [
     "RRSIG",

@@ -176,6 +176,15 @@ garden A 192.0.2.80
     ).toEqual(expected);
   });
 
+  it("says of a $GENERATE once that it is wrong", () => {
+    expect(linesOf("$GENERATE 254-65535 a$ A 192.0.2.$\nb CNAME .", "rpz")).toEqual([
+      "1: qname:a254 A 192.0.2.254",
+      "1: qname:a255 A 192.0.2.255",
+      "1: ! column 26: A address: 192.0.2.256 is not an IPv4 address",
+      "2: qname:b nxdomain",
+    ]);
+  });
+
   it("reads a hosts file", () => {
     const text =
       "# a list\r\n127.0.0.1 localhost localhost.localdomain\r\n0.0.0.0 bad.example Worse.example # two\n\n:: bad6.example\n192.0.2.1 nas.example\n0.0.0.0\nnonsense\n" +

@@ -62,6 +62,7 @@ txt	TXT	"a;b" c ; d
     ["with CRLF", "a 60 A 192.0.2.1\r\nb 60 A 192.0.2.2\r\n"],
     ["without a final line end", "a 60 A 192.0.2.1\nb 60 A 192.0.2.2"],
     ["with a byte order mark", "\ufeffa 60 A 192.0.2.1\nb 60 A 192.0.2.2\n"],
+    ["with quoted owners", '"a" 60 A 192.0.2.1\n"b.example.org." 60 A 192.0.2.2'],
     ["in lower case", "a 60 in a 192.0.2.1\nb 60 Class1 type1 192.0.2.2\n"],
   ])("reads a file %s", (_, text) => {
     expect(parse(text).records.map(lineOf)).toEqual(["a.example.org. 60 A 192.0.2.1", "b.example.org. 60 A 192.0.2.2"]);
@@ -117,7 +118,10 @@ txt	TXT	"a;b" c ; d
     ["a 4294967296 A 192.0.2.1", 1, 3, "not a TTL"],
     ["a 2147483648 A 192.0.2.1", 1, 3, "not a TTL"],
     [" 60 A 192.0.2.1", 1, 2, "no owner"],
-    ['"a" 60 A 192.0.2.1', 1, 1, "quoted"],
+    ['"a b" 60 A 192.0.2.1', 1, 1, "needs an escape"],
+    ['"" 60 A 192.0.2.1', 1, 1, "empty"],
+    ['"$ORIGIN" x', 1, 11, "not a record type"],
+    ['a "A" 192.0.2.1', 1, 3, "not a record type"],
     ["a..b 60 A 192.0.2.1", 1, 1, "empty label"],
     ["other.test. 60 A 192.0.2.1", 1, 1, "outside the zone"],
     ["a 60 SOA a b 1 2 3 4 5", 1, 1, "at the apex only"],
@@ -144,6 +148,28 @@ txt	TXT	"a;b" c ; d
     expect(read(`${text}c 60 A 192.0.2.1`)).toMatchObject({ ok: false, error: { line: 4, message } });
   });
 
+  it.each([
+    ["a word of \\DDD", `a 60 TXT ${"\\000".repeat(2_000_000)}`],
+    ["a word of escaped backslashes", "\\\\".repeat(4_000_000)],
+    ["a quoted string", `a 60 TXT "${"\\000".repeat(2_000_000)}"`],
+    ["a quoted string without an end", `a 60 TXT "${"x".repeat(8_000_000)}`],
+    ["words between parentheses", `a 60 TXT (${" x\n".repeat(3_000_000)})`],
+    ["parentheses", "(".repeat(8_000_000)],
+    ["a $GENERATE", `$GENERATE 0-65535 a$ TXT ${"$".repeat(8_000_000)}`],
+  ])("refuses an entry that is longer than any record: %s", (_, entry) => {
+    expect(parseZoneFile(`b 60 A 192.0.2.1\n${entry}\n`, { origin })).toMatchObject({
+      ok: false,
+      error: { line: 2, column: 1, message: "the entry is longer than 300000 characters" },
+    });
+  });
+
+  it("reads the longest record with every octet escaped, on lines with comments", () => {
+    const string = `"${"\\000".repeat(255)}"`;
+    const strings = `${string} ; ${"a comment ".repeat(100)}\n`.repeat(255);
+    const { records } = parse(`a 60 TXT (\n${strings} "${"\\000".repeat(254)}" )\nb 60 A 192.0.2.1`);
+    expect(records.map(({ rdata }) => rdata.length)).toEqual([65_535, 4]);
+  });
+
   it("refuses a record that has no TTL from anywhere", () => {
     expect(parseZoneFile("a A 192.0.2.1", { origin })).toMatchObject({ ok: false, error: { line: 1 } });
   });
@@ -161,7 +187,13 @@ describe("$GENERATE", () => {
     [`18-18 \${0,2,n} PTR h$`, ["2.1 PTR h18"]],
     [`5-5 h\${-5} A 192.0.2.1`, ["h0 A 192.0.2.1"]],
     ['1-1 h$ MX "10 mail$"', ["h1 MX 10 mail1"]],
-    ['1-1 h$ TXT "number $ of 1"', ['h1 TXT "number 1 of 1"']],
+    ['1-1 h$ TXT "number $ of 1"', ['h1 TXT "number" "1" "of" "1"']],
+    ['1-1 h$ TXT "\\"number $ of\\" \\"1\\""', ['h1 TXT "number 1 of" "1"']],
+    ['1-1 h$ TXT "a\\;$\\\\ $$;c"', ['h1 TXT "a;1\\\\" "$"']],
+    ['1-1 h$ TXT "number $" "of 1"', ['h1 TXT "number 1" "of 1"']],
+    ['1-1 h$ HINFO A "x y"', ['h1 HINFO "A" "x y"']],
+    ['1-1 h$ CAA "0 issue \\"ca$.test\\""', ['h1 CAA 0 issue "ca1.test"']],
+    ['1-1 h$ HTTPS "1 . key66$=\\"h $\\""', ['h1 HTTPS 1 . key661="h 1"']],
     ["1-1 h$ TXT cost$$", ['h1 TXT "cost$"']],
     ["1-1 h\\$$ A 192.0.2.1", ["h\\$1 A 192.0.2.1"]],
   ])("%s", (text, expected) => {
@@ -177,6 +209,9 @@ describe("$GENERATE", () => {
     ["x h$ A 192.0.2.1", "range"],
     ["1-3/0 h$ A 192.0.2.1", "range"],
     ["1-3 h$", "owner, a type and data"],
+    ['1-3 h$ TXT ""', "the text is missing"],
+    ['1-3 h$ TXT "\\""', "never closed"],
+    ['1-3 h$ TXT "a)"', "not opened"],
     [`1-3 h\${a} A 192.0.2.1`, "offset,width,base"],
     [`1-3 h\${-2} A 192.0.2.1`, "offset,width,base"],
     ["1-300 h$ A 192.0.2.$", "192.0.2.256 is not an IPv4 address"],

@@ -175,6 +175,11 @@ export const problems = {
     "no-glue": "The NS of {owner} points to {target}, which has no address in the zone.",
     "below-dname": "{owner} {type} lies below the DNAME at {above} and is not served as an answer.",
     "below-zone-cut": "{owner} {type} lies below the zone cut at {above} and is not served as an answer.",
+    "alias-with-parameters":
+      "The {type} of {owner} has parameters beside a SvcPriority of 0, with which clients ignore them.",
+    "wildcard-ns": "{owner} is a wildcard with NS records: BIND as a secondary refuses the whole zone for it.",
+    "many-records":
+      "{owner} has {count} {type} records: BIND as a secondary refuses the whole zone for more than {most}, unless its max-records-per-type allows them.",
     "record-twice-in-file": "A record that the file has twice: {record}",
     "ttl-of-its-rrset": "The records of one name and type have one TTL, here {has} rather than {ttl}: {record}",
     "warnings-left-out": "Further warnings are left out.",
