@@ -1,6 +1,7 @@
 import knexFactory, { type Knex } from "knex";
 import pg from "pg";
 import { traceConnection } from "../observability/tracing.ts";
+import { BESIDE_POOL, BY_INDEX, OWN_SESSION, READ_BACK } from "./session-settings.ts";
 import type { StatementsUnderWay } from "./statements-under-way.ts";
 
 /** A handle to PostgreSQL: the pool, or a transaction on it. Every function of `store/` takes one. */
@@ -9,6 +10,7 @@ export type Transaction = Knex.Transaction;
 
 // bigint columns count rows, never beyond 2^53, so they travel as numbers; xid8 stays text.
 pg.types.setTypeParser(pg.types.builtins.INT8, Number);
+refuseUnreadableTimes();
 
 /** What knex keeps of a pool, for its transactions too. */
 type PoolConfig = Knex.Config & { readonly pooled: boolean };
@@ -25,9 +27,6 @@ const LIVELINESS = {
   keepAliveInitialDelayMillis: 10_000,
   connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
 } as const;
-
-/** A plan that has to read a table whole after all is then so dear that PostgreSQL would compile it: hence `jit`. */
-const BY_INDEX = "set enable_seqscan = off; set jit = off";
 
 /**
  * Opens a pool. Connections are made on first use, so this never fails by itself.
@@ -54,6 +53,8 @@ export function openDb(
   const connectionTimeoutMillis = options.patienceMs ?? CONNECT_TIMEOUT_MS;
   const liveliness = { ...LIVELINESS, connectionTimeoutMillis };
   const poolTimeoutMs = connectionTimeoutMillis + POOL_LAG_MS;
+  const own = options.byIndex ? `${OWN_SESSION}; ${BY_INDEX}` : OWN_SESSION;
+  const settings = options.pooled ? READ_BACK : `${READ_BACK}; ${own}`;
   const config: PoolConfig = {
     client: "pg",
     connection: { connectionString: url, application_name: `palomar ${options.name}`, ...liveliness },
@@ -63,8 +64,8 @@ export function openDb(
       createTimeoutMillis: poolTimeoutMs,
       afterCreate: (connection: pg.Client, done: (error?: Error) => void) => {
         options.statements?.follow(connection);
-        const settings = options.byIndex && !options.pooled ? connection.query(BY_INDEX) : Promise.resolve();
-        settings
+        connection
+          .query(settings)
           .then(() => traceConnection(connection))
           .then(
             () => done(),
@@ -193,6 +194,18 @@ function isCompleted(db: Db): boolean {
 
 function silent(): void {}
 
+/** The driver reads a time that is not in ISO form as null, which says of many columns that something holds for ever. */
+function refuseUnreadableTimes(): void {
+  for (const type of [pg.types.builtins.TIMESTAMPTZ, pg.types.builtins.TIMESTAMP, pg.types.builtins.DATE]) {
+    const read = pg.types.getTypeParser(type);
+    pg.types.setTypeParser(type, (text: string) => {
+      const time = read(text);
+      if (time === null) throw new Error(`the database writes a time as ${text}: its DateStyle is not ISO`);
+      return time;
+    });
+  }
+}
+
 /** A connection outside the pool, for LISTEN: an end of it is the caller's to notice and mend. */
 export async function openListenConnection(url: string, name: string): Promise<pg.Client> {
   const client = new pg.Client({
@@ -203,6 +216,12 @@ export async function openListenConnection(url: string, name: string): Promise<p
   // Without a listener here a lost server would end the process; the caller adds its own beside it.
   client.on("error", () => {});
   await client.connect();
+  try {
+    await client.query(`${READ_BACK}; ${OWN_SESSION}; ${BESIDE_POOL}`);
+  } catch (error) {
+    await client.end().catch(silent);
+    throw error;
+  }
   return client;
 }
 
