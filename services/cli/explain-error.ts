@@ -17,12 +17,11 @@ export async function explainError(error: unknown): Promise<string | undefined> 
   if (!(error instanceof Error)) return undefined;
   if (OPERATORS.some((kind) => error instanceof kind)) return error.message;
   // The driver takes long to load, and commands that need no database do without.
-  const { isDatabaseAway, isForbidden } = await import("../platform/postgres/db.ts");
-  if (isDatabaseAway(error)) return `${DATABASE_SILENT}: ${textOf(error)}`;
+  const { isDatabaseAway, isForbidden, isRefused, wordsOfServer } = await import("../platform/postgres/db.ts");
+  const words = isRefused(error) ? wordsOfServer(error) : textOf(error);
+  if (isDatabaseAway(error)) return `${DATABASE_SILENT}: ${words}`;
   const { code } = error as { code?: string };
-  return TURNED_AWAY.includes(code ?? "") || isForbidden(error)
-    ? `the database turns us away: ${textOf(error)}`
-    : undefined;
+  return TURNED_AWAY.includes(code ?? "") || isForbidden(error) ? `the database turns us away: ${words}` : undefined;
 }
 
 /** Of several addresses that were tried, each has an error of its own, and the whole has no text. */

@@ -3,6 +3,7 @@ import pg from "pg";
 import { traceConnection } from "../observability/tracing.ts";
 import { BESIDE_POOL, BY_INDEX, OWN_SESSION, READ_BACK } from "./session-settings.ts";
 import type { StatementsUnderWay } from "./statements-under-way.ts";
+import { summarise } from "./traced-statements.ts";
 
 /** A handle to PostgreSQL: the pool, or a transaction on it. Every function of `store/` takes one. */
 export type Db = Knex;
@@ -79,10 +80,29 @@ export function openDb(
     },
     acquireConnectionTimeout: poolTimeoutMs,
     pooled: options.pooled ?? false,
+    compileSqlOnError: false,
     // What it would print is no more than what its promises say, and they say it to the caller.
     log: { warn: silent, error: silent, deprecate: silent, debug: silent },
   };
-  return knexFactory(config);
+  const db = knexFactory(config);
+  db.on("query-error", leaveServersWords);
+  return db;
+}
+
+/** knex puts a statement before what the server says of it, with a migration's whole text or what a log must not have. */
+function leaveServersWords(error: Error & { statement?: string }, { sql }: { readonly sql: string }): void {
+  error.message = error.message.slice(`${sql} - `.length);
+  error.statement = summarise(sql);
+}
+
+/**
+ * What the server says of a statement that it refuses, as one line.
+ * @param error of `isRefused`
+ */
+export function wordsOfServer(error: Error): string {
+  const { code, detail, hint } = error as pg.DatabaseError;
+  const more = [detail, hint].filter((text) => text !== undefined);
+  return `${[error.message, ...more].join("; ").replaceAll(/\s*\n\s*/g, " ")} (SQLSTATE ${code})`;
 }
 
 /** What a placeholder may stand for, beside what a caller knows better. */
