@@ -6,6 +6,12 @@ import { CommandRefused } from "./command-errors.ts";
 /** What is said of a database that is away, or says nothing. */
 export const DATABASE_SILENT = "the database does not answer";
 
+/** Of one that answers and does not serve: it starts, has no connection left, or a limit of its own was reached. */
+const DATABASE_BUSY = "the database does not serve us now";
+
+/** What is said of a database that answers and takes nothing. */
+export const DATABASE_READ_ONLY = "the database is read-only (a standby?)";
+
 /** Errors whose message was written for the operator. */
 const OPERATORS = [CommandRefused, EmbeddedPostgresError, MissingKey, UnsuitableDatabase];
 
@@ -17,14 +23,20 @@ export async function explainError(error: unknown): Promise<string | undefined> 
   if (!(error instanceof Error)) return undefined;
   if (OPERATORS.some((kind) => error instanceof kind)) return error.message;
   // The driver takes long to load, and commands that need no database do without.
-  const { isDatabaseAway, isForbidden, isRefused, wordsOfServer } = await import("../platform/postgres/db.ts");
+  const { isAnothersSession, isDatabaseAway, isForbidden, isReadOnly, isRefused, wordsOfServer } = await import(
+    "../platform/postgres/db.ts"
+  );
+  if (isReadOnly(error)) return DATABASE_READ_ONLY;
+  if (isAnothersSession(error)) return (await import("../platform/postgres/suitable-database.ts")).POOLER_UNTOLD;
   const words = isRefused(error) ? wordsOfServer(error) : textOf(error);
-  if (isDatabaseAway(error)) return `${DATABASE_SILENT}: ${words}`;
+  if (isDatabaseAway(error)) return `${isRefused(error) ? DATABASE_BUSY : DATABASE_SILENT}: ${words}`;
   const { code } = error as { code?: string };
   return TURNED_AWAY.includes(code ?? "") || isForbidden(error) ? `the database turns us away: ${words}` : undefined;
 }
 
 /** Of several addresses that were tried, each has an error of its own, and the whole has no text. */
 function textOf(error: Error): string {
+  // The pool's own words are about its settings, which nobody here can change.
+  if (error.name === "KnexTimeoutError") return "no connection was made or free in time";
   return error instanceof AggregateError ? error.errors.map(({ message }) => message).join("; ") : error.message;
 }

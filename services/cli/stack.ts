@@ -12,6 +12,7 @@ import type { Logger } from "../platform/observability/logger.ts";
 import { type Db, isDatabaseAway, isForbidden, openDb } from "../platform/postgres/db.ts";
 import { openEmbeddedPostgres } from "../platform/postgres/embedded-postgres.ts";
 import { isBehind, migrate } from "../platform/postgres/migrations.ts";
+import { requireReadCommitted, requireSessions } from "../platform/postgres/suitable-database.ts";
 import { acquireProcessLock } from "../platform/process-lock.ts";
 import { SERVICE_NAMES, type ServiceName } from "../platform/service.ts";
 import { applyRoles, roleOf } from "../store/database-roles.ts";
@@ -146,7 +147,10 @@ export class Stack {
    */
   async #prepareDatabase(db: Db): Promise<KeyRing> {
     const keyRing = findKeys(this.#config);
+    const { databaseUrl, listenDatabaseUrl } = this.#config;
     try {
+      if (databaseUrl !== null) await requireSessions(databaseUrl, listenDatabaseUrl);
+      if (listenDatabaseUrl !== null) await requireReadCommitted(db);
       await bringUpToDate(db);
       return await completeKeyRing(db, keyRing);
     } catch (error) {

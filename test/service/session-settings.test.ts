@@ -1,5 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openDb, openListenConnection, queryRows } from "../../services/platform/postgres/db.ts";
+import {
+  POOLER_UNTOLD,
+  requireReadCommitted,
+  requireSessions,
+} from "../../services/platform/postgres/suitable-database.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { hasPgBouncer, startPgBouncer } from "../support/peers-pgbouncer.ts";
 
@@ -64,14 +69,37 @@ describe.skipIf(!hasPgBouncer)(
   `behind PgBouncer${hasPgBouncer ? "" : " (skipped: pgbouncer is not installed)"}`,
   () => {
     it.for(["session", "transaction"] as const)("times are read in %s mode", async (mode) => {
-      const pooler = await startPgBouncer(database.url, mode);
+      const pooler = await startPgBouncer(database.url, { mode });
       try {
         const pooled = mode === "transaction";
         const isolation = pooled ? "serializable" : "read committed";
         expect(await readBy(pooler.url, pooled)).toEqual([{ ...OURS, isolation }]);
+        const untold = requireSessions(pooler.url, null);
+        await (pooled ? expect(untold).rejects.toThrow(POOLER_UNTOLD) : expect(untold).resolves.toBeUndefined());
+      } finally {
+        await pooler.stop();
+      }
+    });
+
+    it.for([
+      { servers: 1, isInTurn: false },
+      { servers: 2, isInTurn: true },
+      { servers: 4, isInTurn: false },
+    ])("in transaction mode sessions are missed with %o", async (options) => {
+      const pooler = await startPgBouncer(database.url, options);
+      try {
+        await expect(requireSessions(pooler.url, null)).rejects.toThrow(POOLER_UNTOLD);
+        await expect(requireSessions(database.url, pooler.url)).rejects.toThrow("it has to name the database itself");
+        await expect(requireSessions(pooler.url, database.url)).resolves.toBeUndefined();
       } finally {
         await pooler.stop();
       }
     });
   },
 );
+
+it("an isolation that a pooler's sessions cannot be given is told at start", async () => {
+  const db = openDb(database.url, { connections: 1, name: "test" });
+  await expect(requireReadCommitted(db)).rejects.toThrow("default_transaction_isolation is serializable");
+  await db.destroy();
+});

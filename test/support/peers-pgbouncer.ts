@@ -6,7 +6,11 @@ export const hasPgBouncer = isInstalled("pgbouncer");
 /** PgBouncer, in transaction mode unless said, with so few connections to the server that clients share each of them all the time. */
 export async function startPgBouncer(
   databaseUrl: string,
-  mode: "session" | "transaction" = "transaction",
+  {
+    mode = "transaction",
+    servers = 4,
+    isInTurn = true,
+  }: { mode?: "session" | "transaction"; servers?: number; isInTurn?: boolean } = {},
 ): Promise<Peer & { readonly url: string }> {
   const { hostname, port, username, password, pathname } = new URL(databaseUrl);
   const name = pathname.slice(1);
@@ -22,9 +26,9 @@ export async function startPgBouncer(
         "auth_type = scram-sha-256",
         `auth_file = ${folder}/users.txt`,
         `pool_mode = ${mode}`,
-        "default_pool_size = 4",
+        `default_pool_size = ${servers}`,
         "max_client_conn = 500",
-        "server_round_robin = 1",
+        `server_round_robin = ${isInTurn ? 1 : 0}`,
         "",
       ].join("\n"),
       "users.txt": `"${decodeURIComponent(username)}" "${decodeURIComponent(password)}"\n`,

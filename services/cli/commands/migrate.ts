@@ -4,6 +4,7 @@ import type { Command } from "commander";
 import { findKeys } from "../../platform/config/secret.ts";
 import { type Db, openDb } from "../../platform/postgres/db.ts";
 import { migrate } from "../../platform/postgres/migrations.ts";
+import { requireSessions } from "../../platform/postgres/suitable-database.ts";
 import { roleOf, rolePolicy } from "../../store/database-roles.ts";
 import { completeKeyRing } from "../../store/deployment-keys.ts";
 import { makeRoles } from "../make-roles.ts";
@@ -62,6 +63,7 @@ function readUrl(file: string): URL | undefined {
 async function withOwner<T>({ config, withDatabase }: CommandRuntime, act: (db: Db) => Promise<T>): Promise<T> {
   // The embedded database is migrated by opening it.
   if (config.databaseUrl === null) return withDatabase(({ db }) => act(db));
+  await requireSessions(config.databaseUrl, config.listenDatabaseUrl);
   // Past a pooler, which would end a statement that takes long.
   const db = openDb(config.listenDatabaseUrl ?? config.databaseUrl, { connections: 1, name: "migrate" });
   try {

@@ -272,15 +272,27 @@ export function isForbidden(error: unknown): boolean {
   return ((error ?? {}) as { code?: string }).code === "42501";
 }
 
+/** SQLSTATE 25006: a standby, or a database that is to be read only. */
+export function isReadOnly(error: unknown): boolean {
+  return ((error ?? {}) as { code?: string }).code === "25006";
+}
+
+/** A statement by its name, which the server does not know or knows otherwise: another's session had it. */
+export function isAnothersSession(error: unknown): boolean {
+  return ["26000", "42P05"].includes(((error ?? {}) as { code?: string }).code ?? "");
+}
+
 const AWAY_CODES = [
   ...["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN"],
   // Shutting down, crashed, starting up, out of connections, connection failure.
   ...["57P01", "57P02", "57P03", "53300", "08000", "08003", "08006", "08P01"],
   // A primary that has just become a standby; one whose disk is full.
   ...["25006", "53100"],
+  // Limits of the server's own: of a statement, a transaction between statements or whole, an idle session, a lock.
+  ...["57014", "25P03", "25P04", "57P05", "55P03"],
 ];
 
-/** Whether an error says that the database cannot be reached, or has no room, rather than that it refuses something. */
+/** Whether an error says that the database cannot be reached, or has no room or time, rather than that it refuses something. */
 export function isDatabaseAway(error: unknown): boolean {
   const { code, name } = (error ?? {}) as { code?: string; name?: string };
   return name === "KnexTimeoutError" || AWAY_CODES.includes(code ?? "") || AWAY_TEXT.test(String(error));
