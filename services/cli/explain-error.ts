@@ -18,6 +18,11 @@ const OPERATORS = [CommandRefused, EmbeddedPostgresError, MissingKey, Unsuitable
 /** SQLSTATEs by which a server turns somebody away: wrong password, no entry for the host, no such database. */
 const TURNED_AWAY = ["28P01", "28000", "3D000"];
 
+/** Codes of Node's and OpenSSL's where a server's certificate, or its name, is not what it should be. */
+const UNTRUSTED = /^(?:CERT_|ERR_TLS_CERT|UNABLE_TO_(?:GET|VERIFY)|SELF_SIGNED_|DEPTH_ZERO_)/;
+/** The driver's word for a server that answers no to a question for TLS; it has no code. */
+const NO_TLS = /does not support SSL/;
+
 /** An error as a sentence, where the operator can do something about it; undefined where it is a bug. */
 export async function explainError(error: unknown): Promise<string | undefined> {
   if (!(error instanceof Error)) return undefined;
@@ -31,6 +36,10 @@ export async function explainError(error: unknown): Promise<string | undefined> 
   const words = isRefused(error) ? wordsOfServer(error) : textOf(error);
   if (isDatabaseAway(error)) return `${isRefused(error) ? DATABASE_BUSY : DATABASE_SILENT}: ${words}`;
   const { code } = error as { code?: string };
+  if (UNTRUSTED.test(code ?? "")) {
+    return `the database's certificate is not trusted: ${words}. sslrootcert=<file> in DATABASE_URL names its authority`;
+  }
+  if (NO_TLS.test(error.message)) return "the database speaks no TLS, and sslmode in DATABASE_URL asks for it";
   return TURNED_AWAY.includes(code ?? "") || isForbidden(error) ? `the database turns us away: ${words}` : undefined;
 }
 

@@ -4,6 +4,7 @@ import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import { purposesOf } from "../core/key-purposes.ts";
 import type { KeyRing } from "../core/key-ring.ts";
+import { judgeCertificate } from "../platform/certificate.ts";
 import type { Config } from "../platform/config/config.ts";
 import { findKeys } from "../platform/config/secret.ts";
 import { giveBackMemorySoon } from "../platform/give-back-memory.ts";
@@ -198,7 +199,8 @@ export async function checkSurroundings(config: Config, services: readonly Servi
     files.map(async ([variable, path]) => explain(variable, await attempt(access(path, constants.R_OK)))),
   );
   const folder = await attempt(makeFolder(dataDir).then(() => access(dataDir, constants.W_OK)));
-  const found = [...unreadable, explain("PALOMAR_DATA_DIR", folder)].filter((problem) => problem !== undefined);
+  const pair = tls && unreadable.every((problem) => problem === undefined) ? judgeCertificate(tls) : undefined;
+  const found = [...unreadable, pair, explain("PALOMAR_DATA_DIR", folder)].filter((problem) => problem !== undefined);
   return [...found, ...missingListeners(config, services), ...missingKeys(config, services)];
 }
 

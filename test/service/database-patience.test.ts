@@ -4,6 +4,7 @@ import { type AddressInfo, connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
+import { TLSSocket } from "node:tls";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { findDatabaseProblem } from "../../services/cli/database-answers.ts";
 import { DATABASE_READ_ONLY, explainError } from "../../services/cli/explain-error.ts";
@@ -11,6 +12,7 @@ import { packageFolder } from "../../services/platform/package-folder.ts";
 import { type Db, isDatabaseAway, openDb, queryRows } from "../../services/platform/postgres/db.ts";
 import { migrate } from "../../services/platform/postgres/migrations.ts";
 import { createTestDatabase, type TestDatabase, withDatabase } from "../support/database.ts";
+import { createCertificate } from "../unit/dns-server/test-certificate.ts";
 
 /** Longer than a connection may take where nothing is said. */
 const LATE_MS = 11_000;
@@ -120,6 +122,34 @@ test("a pool that has no connection in time says so in our words", async () => {
   } finally {
     await db.destroy();
   }
+});
+
+test.each([
+  ["N", /^the database speaks no TLS/],
+  ["S", /^the database's certificate is not trusted: self-signed certificate.*sslrootcert=<file>/],
+])("a server that answers %s to a question for TLS is explained", async (answer, sentence) => {
+  const certificate = await createCertificate();
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.once("data", () => {
+      socket.write(answer);
+      if (answer === "S") new TLSSocket(socket, { isServer: true, ...certificate }).on("error", () => {});
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  const db = openDb(`postgres://a@127.0.0.1:${port}/db?sslmode=verify-full`, { connections: 1, name: "test" });
+  expect(await explainError(await errorOf(queryRows(db, "select 1")))).toMatch(sentence);
+  await db.destroy();
+  server.close();
+});
+
+test("a server's socket that is not there is a database that is away", async () => {
+  const db = openDb("postgres://a@localhost/db?host=/nowhere", { connections: 1, name: "test" });
+  const error = await errorOf(queryRows(db, "select 1"));
+  expect(isDatabaseAway(error)).toBe(true);
+  expect(await explainError(error)).toMatch("the database does not answer: connect ENOENT /nowhere/.s.PGSQL.5432");
+  await db.destroy();
 });
 
 test("a migration takes its time, and is named with the place where the server refuses it", async () => {

@@ -294,7 +294,9 @@ const AWAY_CODES = [
 
 /** Whether an error says that the database cannot be reached, or has no room or time, rather than that it refuses something. */
 export function isDatabaseAway(error: unknown): boolean {
-  const { code, name } = (error ?? {}) as { code?: string; name?: string };
+  const { code, name, syscall } = (error ?? {}) as { code?: string; name?: string; syscall?: string };
+  // A server that is down has no socket in the file system.
+  if (code === "ENOENT" && syscall === "connect") return true;
   return name === "KnexTimeoutError" || AWAY_CODES.includes(code ?? "") || AWAY_TEXT.test(String(error));
 }
 
