@@ -1,16 +1,17 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Db, queryRows } from "../platform/postgres/db.ts";
+import { DATABASE_READ_ONLY, DATABASE_SILENT } from "./explain-error.ts";
 
 /** How long whoever asks about the database is kept waiting: a pool may wait longer for a connection that does not come. */
 const PATIENCE_MS = 2_000;
 
-/** Whether the database answers, said in time. */
-export function databaseAnswers(db: Db): Promise<boolean> {
-  const asked = queryRows(db, "select").then(
-    () => true,
-    () => false,
+/** What is wrong with the database, said in time; undefined: it answers, and takes changes. */
+export function findDatabaseProblem(db: Db): Promise<string | undefined> {
+  const asked = queryRows<{ limit: string }>(db, "select current_setting('transaction_read_only') as limit").then(
+    ([row]) => (row!.limit === "on" ? DATABASE_READ_ONLY : undefined),
+    () => DATABASE_SILENT,
   );
-  return inTime(asked, false);
+  return inTime(asked, DATABASE_SILENT);
 }
 
 /** What was asked of the database, or something else where it takes too long. */

@@ -9,7 +9,8 @@ import {
   readSigningStatus,
   readZoneStatus,
 } from "../store/status.ts";
-import { databaseAnswers, inTime } from "./database-answers.ts";
+import { findDatabaseProblem, inTime } from "./database-answers.ts";
+import { DATABASE_SILENT } from "./explain-error.ts";
 import type { Supervisor } from "./supervisor.ts";
 
 /** Counting a long queue costs the database something, so it is not done for every scrape. */
@@ -39,7 +40,7 @@ export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployme
     }),
     countRestarts(supervisor),
     gauge("palomar_database_up", "Whether the database answers this node", [], async (set) =>
-      set((await databaseAnswers(db)) ? 1 : 0),
+      set((await findDatabaseProblem(db)) === DATABASE_SILENT ? 0 : 1),
     ),
     gauge(
       "palomar_zones",

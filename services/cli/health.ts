@@ -9,8 +9,7 @@ import {
   type MetricFamilies,
 } from "../platform/observability/metrics.ts";
 import type { Db } from "../platform/postgres/db.ts";
-import { databaseAnswers } from "./database-answers.ts";
-import { DATABASE_SILENT } from "./explain-error.ts";
+import { findDatabaseProblem } from "./database-answers.ts";
 import type { Supervisor } from "./supervisor.ts";
 
 /** What the monitoring listener asks. */
@@ -28,7 +27,7 @@ interface ServedZones {
 }
 
 /**
- * `/healthz`: this process answers. `/readyz`: every service is ready, the zones are loaded and the database answers;
+ * `/healthz`: this process answers. `/readyz`: every service is ready, the zones are loaded, and the database answers and takes changes;
  * 503 with the reasons otherwise. Where a few zones do not fit into memory it is 200, and its status `degraded`: to take
  * the server away for them would be worse for all others. `/metrics`: the metrics of all services, summed, in Prometheus' text form.
  */
@@ -80,5 +79,6 @@ export function readServedZones(families: MetricFamilies): {
 
 async function findProblems({ supervisor, db }: Watched): Promise<string[]> {
   const problems = supervisor.notReady.map((name) => `${name} is not ready`);
-  return (await databaseAnswers(db)) ? problems : [...problems, DATABASE_SILENT];
+  const problem = await findDatabaseProblem(db);
+  return problem === undefined ? problems : [...problems, problem];
 }

@@ -4,6 +4,7 @@ import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import { purposesOf } from "../core/key-purposes.ts";
 import type { KeyRing } from "../core/key-ring.ts";
+import { judgeCertificate } from "../platform/certificate.ts";
 import type { Config } from "../platform/config/config.ts";
 import { findKeys } from "../platform/config/secret.ts";
 import { giveBackMemorySoon } from "../platform/give-back-memory.ts";
@@ -12,6 +13,7 @@ import type { Logger } from "../platform/observability/logger.ts";
 import { type Db, isDatabaseAway, isForbidden, openDb } from "../platform/postgres/db.ts";
 import { openEmbeddedPostgres } from "../platform/postgres/embedded-postgres.ts";
 import { isBehind, migrate } from "../platform/postgres/migrations.ts";
+import { requireReadCommitted, requireSessions } from "../platform/postgres/suitable-database.ts";
 import { acquireProcessLock } from "../platform/process-lock.ts";
 import { SERVICE_NAMES, type ServiceName } from "../platform/service.ts";
 import { applyRoles, roleOf } from "../store/database-roles.ts";
@@ -146,7 +148,10 @@ export class Stack {
    */
   async #prepareDatabase(db: Db): Promise<KeyRing> {
     const keyRing = findKeys(this.#config);
+    const { databaseUrl, listenDatabaseUrl } = this.#config;
     try {
+      if (databaseUrl !== null) await requireSessions(databaseUrl, listenDatabaseUrl);
+      if (listenDatabaseUrl !== null) await requireReadCommitted(db);
       await bringUpToDate(db);
       return await completeKeyRing(db, keyRing);
     } catch (error) {
@@ -194,7 +199,8 @@ export async function checkSurroundings(config: Config, services: readonly Servi
     files.map(async ([variable, path]) => explain(variable, await attempt(access(path, constants.R_OK)))),
   );
   const folder = await attempt(makeFolder(dataDir).then(() => access(dataDir, constants.W_OK)));
-  const found = [...unreadable, explain("PALOMAR_DATA_DIR", folder)].filter((problem) => problem !== undefined);
+  const pair = tls && unreadable.every((problem) => problem === undefined) ? judgeCertificate(tls) : undefined;
+  const found = [...unreadable, pair, explain("PALOMAR_DATA_DIR", folder)].filter((problem) => problem !== undefined);
   return [...found, ...missingListeners(config, services), ...missingKeys(config, services)];
 }
 

@@ -46,7 +46,8 @@ export class TokenCallers {
   admit({ caller, expiresAt }: TokenCaller, clientAddress: string): Result<DnsCaller, Refusal> {
     const { id, name, policy } = caller.token;
     const now = this.#surroundings.clock.nowMs();
-    if (expiresAt && expiresAt.getTime() <= now) {
+    // What is no time and not null fails here: it opens nothing.
+    if (expiresAt !== null && !(expiresAt.getTime() > now)) {
       return refuse(forbidden("token-over", { token: name, time: expiresAt.toISOString() }));
     }
     if (policy.networks && !isInBlocks(clientAddress, policy.networks)) {

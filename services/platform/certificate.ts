@@ -64,6 +64,25 @@ export async function openCertificate(config: Config, observe: Observe): Promise
   };
 }
 
+/** What is wrong with a certificate and its key, by variable, once both files can be read; undefined: nothing. */
+export function judgeCertificate({ certPath, keyPath }: CertificateFiles): string | undefined {
+  const [cert, key] = [certPath, keyPath].map((path) => readFileSync(path));
+  const certificate = attempt(() => new X509Certificate(cert!));
+  if (certificate === undefined) return `PALOMAR_TLS_CERT: ${certPath} holds no PEM certificate`;
+  const ownKey = attempt(() => createPrivateKey(key!));
+  if (ownKey === undefined) return `PALOMAR_TLS_KEY: ${keyPath} holds no PEM private key without a passphrase`;
+  if (certificate.checkPrivateKey(ownKey)) return undefined;
+  return `PALOMAR_TLS_KEY: ${keyPath} is not the key of PALOMAR_TLS_CERT, ${certPath}`;
+}
+
+function attempt<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
+}
+
 interface CertificateFiles {
   readonly certPath: string;
   readonly keyPath: string;

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { packageFolder } from "../platform/package-folder.ts";
 import { type Db, queryRows, type Transaction } from "../platform/postgres/db.ts";
+import { makeScramVerifier } from "../platform/postgres/scram-verifier.ts";
 import { hasSpreadTables } from "./mail/by-instance.ts";
 
 /** Which service may read and write what (config/database-roles.json). */
@@ -156,8 +157,8 @@ async function makeRole(transaction: Transaction, role: string, chosen: string |
   const [composed] = await queryRows<{ statement: string }>(
     transaction,
     "select format('%s role %I login password %L', $1::text, $2::text, $3::text) as statement",
-    [verb, role, password],
+    [verb, role, makeScramVerifier(password)],
   );
-  await transaction.raw(composed!.statement.replaceAll("?", "\\?"));
+  await queryRows(transaction, composed!.statement);
   return chosen === undefined ? password : null;
 }

@@ -1,8 +1,18 @@
+import { randomBytes } from "node:crypto";
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { type AddressInfo, connect, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
+import { TLSSocket } from "node:tls";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { isDatabaseAway, openDb, queryRows } from "../../services/platform/postgres/db.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { findDatabaseProblem } from "../../services/cli/database-answers.ts";
+import { DATABASE_READ_ONLY, explainError } from "../../services/cli/explain-error.ts";
+import { packageFolder } from "../../services/platform/package-folder.ts";
+import { type Db, isDatabaseAway, openDb, queryRows } from "../../services/platform/postgres/db.ts";
+import { migrate } from "../../services/platform/postgres/migrations.ts";
+import { createTestDatabase, type TestDatabase, withDatabase } from "../support/database.ts";
+import { createCertificate } from "../unit/dns-server/test-certificate.ts";
 
 /** Longer than a connection may take where nothing is said. */
 const LATE_MS = 11_000;
@@ -45,5 +55,134 @@ test("a connection that is made late is waited for as long as was said, and else
   for (const given of [hasty, usual]) {
     expect(given.status).toBe("rejected");
     expect(isDatabaseAway((given as PromiseRejectedResult).reason)).toBe(true);
+  }
+});
+
+const nameOf = ({ url }: TestDatabase) => new URL(url).pathname.slice(1);
+
+/** Uses a database over connections that have what was set for it. */
+async function withSettings<T>(
+  target: TestDatabase,
+  settings: readonly string[],
+  use: (db: Db) => Promise<T>,
+): Promise<T> {
+  for (const setting of settings) await target.db.raw(`alter database ${nameOf(target)} set ${setting}`);
+  const db = openDb(target.url, { connections: 3, name: "test" });
+  try {
+    return await use(db);
+  } finally {
+    await db.destroy();
+    await target.db.raw(`alter database ${nameOf(target)} reset all`);
+  }
+}
+
+const errorOf = (asked: Promise<unknown>) =>
+  asked.then(
+    () => undefined,
+    (error: Error) => error,
+  );
+
+test("limits that a server sets itself are told from what it refuses", async () => {
+  const settings = [
+    "statement_timeout = '100ms'",
+    "lock_timeout = '50ms'",
+    "idle_in_transaction_session_timeout = '50ms'",
+  ];
+  await withSettings(database, settings, async (db) => {
+    const errors = [await errorOf(queryRows(db, "select pg_sleep(5)"))];
+    await db.transaction(async (transaction) => {
+      await transaction.raw("lock table zones; set local idle_in_transaction_session_timeout = 0");
+      errors.push(await errorOf(queryRows(db, "select from zones")));
+    });
+    const idle = db.transaction(async (transaction) => {
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      await transaction.raw("select 1");
+    });
+    errors.push(await errorOf(idle));
+    expect(errors.map((error) => [error, isDatabaseAway(error)])).toEqual(errors.map(() => [expect.any(Error), true]));
+    expect(await explainError(errors[0])).toMatch(/^the database does not serve us now: canceling.*SQLSTATE 57014/);
+  });
+});
+
+test("a database that is read-only is said to be", async () => {
+  await withSettings(database, ["default_transaction_read_only = on"], async (db) => {
+    expect(await findDatabaseProblem(db)).toBe(DATABASE_READ_ONLY);
+    expect(await explainError(await errorOf(db("nodes").delete()))).toBe(DATABASE_READ_ONLY);
+  });
+  await withSettings(database, [], async (db) => expect(await findDatabaseProblem(db)).toBeUndefined());
+});
+
+test("a pool that has no connection in time says so in our words", async () => {
+  const db = openDb(database.url, { connections: 1, name: "test", patienceMs: -4_900 });
+  try {
+    await db.transaction(async () => {
+      const error = await errorOf(queryRows(db, "select 1"));
+      expect(await explainError(error)).toBe("the database does not answer: no connection was made or free in time");
+    });
+  } finally {
+    await db.destroy();
+  }
+});
+
+test.each([
+  ["N", /^the database speaks no TLS/],
+  ["S", /^the database's certificate is not trusted: self-signed certificate.*sslrootcert=<file>/],
+])("a server that answers %s to a question for TLS is explained", async (answer, sentence) => {
+  const certificate = await createCertificate();
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.once("data", () => {
+      socket.write(answer);
+      if (answer === "S") new TLSSocket(socket, { isServer: true, ...certificate }).on("error", () => {});
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  const db = openDb(`postgres://a@127.0.0.1:${port}/db?sslmode=verify-full`, { connections: 1, name: "test" });
+  expect(await explainError(await errorOf(queryRows(db, "select 1")))).toMatch(sentence);
+  await db.destroy();
+  server.close();
+});
+
+test("a server's socket that is not there is a database that is away", async () => {
+  const db = openDb("postgres://a@localhost/db?host=/nowhere", { connections: 1, name: "test" });
+  const error = await errorOf(queryRows(db, "select 1"));
+  expect(isDatabaseAway(error)).toBe(true);
+  expect(await explainError(error)).toMatch("the database does not answer: connect ENOENT /nowhere/.s.PGSQL.5432");
+  await db.destroy();
+});
+
+test("a migration takes its time, and is named with the place where the server refuses it", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "palomar-refused-"));
+  cpSync(join(packageFolder, "migrations"), folder, { recursive: true });
+  writeFileSync(join(folder, "9001-slow.sql"), "select pg_sleep(0.3);\n");
+  writeFileSync(join(folder, "9002-wrong.sql"), "create table one (id int);\n\ncreate table two (id no_type);\n");
+  const other = await createTestDatabase(2);
+  try {
+    await withSettings(other, ["statement_timeout = '100ms'"], async (db) => {
+      expect(await explainError(await errorOf(migrate(db, folder)))).toBe(
+        'migration 9002-wrong.sql is refused: type "no_type" does not exist (SQLSTATE 42704), at line 3 of its step',
+      );
+      expect(await db("schema_migrations").max({ last: "name" })).toEqual([{ last: "9001-slow.sql" }]);
+    });
+  } finally {
+    await other.drop();
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test.each(["SQL_ASCII", "LATIN1"])("a database in %s is left as it is", async (encoding) => {
+  const name = `test_${randomBytes(6).toString("hex")}`;
+  await database.db.raw(
+    `create database ${name} encoding '${encoding}' locale 'C' locale_provider libc template template0`,
+  );
+  const db = openDb(withDatabase(database.url, name), { connections: 2, name: "test" });
+  try {
+    const said = await explainError(await errorOf(migrate(db)));
+    expect(said).toMatch(`the database ${name} has the encoding ${encoding}, and not UTF8`);
+    expect((await db.raw("select to_regclass('schema_migrations') as name")).rows).toEqual([{ name: null }]);
+  } finally {
+    await db.destroy();
+    await database.db.raw(`drop database ${name}`);
   }
 });

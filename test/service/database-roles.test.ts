@@ -1,6 +1,10 @@
+import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { inspect } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
+import { CommandRefused } from "../../services/cli/command-errors.ts";
+import { makeRoles as makeRolesByCommand } from "../../services/cli/make-roles.ts";
 import { start as startConsole } from "../../services/console/main.ts";
 import { hashApiKey } from "../../services/core/api-key.ts";
 import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
@@ -15,7 +19,8 @@ import { addFeed } from "../../services/operations/dns/rpz-feeds.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { makeLogger } from "../../services/platform/observability/logger.ts";
-import { type Db, openDb, openListenConnection } from "../../services/platform/postgres/db.ts";
+import { type Db, openDb, openListenConnection, queryRows } from "../../services/platform/postgres/db.ts";
+import { makeScramVerifier } from "../../services/platform/postgres/scram-verifier.ts";
 import type { AddressName, RunningService, StartService } from "../../services/platform/service.ts";
 import { start as startSandbox } from "../../services/sandbox/main.ts";
 import { applyRoles, listTables, rolePolicy } from "../../services/store/database-roles.ts";
@@ -145,6 +150,50 @@ it("applying them again changes nothing and gives no passwords", async () => {
   expect((await applyRoles(database.db)).map(({ password }) => password)).toEqual(
     Object.keys(rolePolicy.services).map(() => null),
   );
+});
+
+it("passwords stand in nothing that a refusal prints, and reach the server as what it stores of them", async () => {
+  const limited = openDb(urls.get("dns-server")!, { connections: 1, name: "test" });
+  const secret = "never?printed";
+  try {
+    const refusal = await makeRolesByCommand(limited, new Map([["palomar_dns_server", secret]])).catch(
+      (error: Error) => error,
+    );
+    expect(refusal).toBeInstanceOf(CommandRefused);
+    expect((refusal as Error).message).toMatch(
+      /^the roles are not made: permission denied.*SQLSTATE 42501.*CREATEROLE/,
+    );
+    const error = await applyRoles(limited, new Map([["palomar_delivery", secret]])).catch((error: Error) => error);
+    expect(inspect([refusal, error])).not.toMatch(/never|SCRAM/);
+  } finally {
+    await limited.destroy();
+  }
+  const role = `test_${randomBytes(6).toString("hex")}`;
+  const password = "ü?\u00a0b\u00ad'ﬁ";
+  await database.db.raw(`create role ${role} login password '${makeScramVerifier(password)}'`);
+  const own = Object.assign(new URL(database.url), { username: role, password: encodeURIComponent(password) });
+  const db = openDb(own.href, { connections: 1, name: "test" });
+  expect(await queryRows(db, "select current_user as role")).toEqual([{ role }]);
+  await db.destroy();
+  await database.db.raw(`drop role ${role}`);
+});
+
+it("an error holds the server's words and not the statement, and names what was done to what", async () => {
+  const { db } = database;
+  const inTransaction = db.transaction((transaction) =>
+    transaction.raw("select ? as x, nothing from zones", ["secret"]),
+  );
+  for (const asked of [inTransaction, db("zones").where({ nothing: "secret" })]) {
+    const error = await asked.then(
+      () => undefined,
+      (error: Error) => error,
+    );
+    expect(error).toMatchObject({
+      message: expect.stringMatching(/^column "nothing" does not exist$/),
+      statement: "select zones",
+    });
+    expect(inspect(error)).not.toContain("secret");
+  }
 });
 
 describe("with a role for each service", () => {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeDelegationToken } from "../../services/core/delegation-token.ts";
+import { TokenCallers } from "../../services/dns-api/token-callers.ts";
 import type { ServiceContext } from "../../services/platform/service.ts";
 import { addUser, deleteUser } from "../../services/store/console/users.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
@@ -42,6 +43,17 @@ const create = (as: { key: string }, name: string, type = "A", value = "192.0.2.
   api.call("POST", `/api/v1/rr/${domain}`, { name, type, value }, as);
 
 describe("a token", () => {
+  test("opens nothing where its end is neither a time to come nor none", async () => {
+    const callers = new TokenCallers({ ...api, keyRing: KEY_RING, db: api.database.db, observe: () => {} });
+    const caller = { token: { id: 1, name: "t", policy: {} } } as Parameters<TokenCallers["admit"]>[0]["caller"];
+    for (const unread of [undefined, "03.02.2026 04:05:06 UTC", Number.POSITIVE_INFINITY, new Date(Number.NaN)]) {
+      expect(() => callers.admit({ caller, expiresAt: unread as Date }, "192.0.2.1")).toThrow();
+    }
+    const past = new Date(api.clock.nowMs());
+    expect(callers.admit({ caller, expiresAt: past }, "192.0.2.1")).toMatchObject({ ok: false });
+    expect(callers.admit({ caller, expiresAt: null }, "192.0.2.1")).toMatchObject({ ok: true });
+  });
+
   test("is shown once, listed without its secret, and named in the history", async () => {
     const own = await token({ zones: [zone], names: ["_acme-challenge.**"], types: ["TXT"] });
     expect(own.key).toMatch(/^palomar_[\w-]{43}$/);

@@ -3,8 +3,15 @@ import { freePort, isInstalled, type Peer, startPeer } from "./peers-processes.t
 
 export const hasPgBouncer = isInstalled("pgbouncer");
 
-/** PgBouncer in transaction mode, with so few connections to the server that clients share each of them all the time. */
-export async function startPgBouncer(databaseUrl: string): Promise<Peer & { readonly url: string }> {
+/** PgBouncer, in transaction mode unless said, with so few connections to the server that clients share each of them all the time. */
+export async function startPgBouncer(
+  databaseUrl: string,
+  {
+    mode = "transaction",
+    servers = 4,
+    isInTurn = true,
+  }: { mode?: "session" | "transaction"; servers?: number; isInTurn?: boolean } = {},
+): Promise<Peer & { readonly url: string }> {
   const { hostname, port, username, password, pathname } = new URL(databaseUrl);
   const name = pathname.slice(1);
   const peer = await startPeer("pgbouncer", await freePort(), (folder, ownPort) => ({
@@ -18,10 +25,10 @@ export async function startPgBouncer(databaseUrl: string): Promise<Peer & { read
         "unix_socket_dir =",
         "auth_type = scram-sha-256",
         `auth_file = ${folder}/users.txt`,
-        "pool_mode = transaction",
-        "default_pool_size = 4",
+        `pool_mode = ${mode}`,
+        `default_pool_size = ${servers}`,
         "max_client_conn = 500",
-        "server_round_robin = 1",
+        `server_round_robin = ${isInTurn ? 1 : 0}`,
         "",
       ].join("\n"),
       "users.txt": `"${decodeURIComponent(username)}" "${decodeURIComponent(password)}"\n`,

@@ -8,6 +8,7 @@ import {
   dnsApiOf,
   mailApiOf,
   type RunningServices,
+  runPalomar,
   sendTo,
   startServices,
   zoneBody,
@@ -87,6 +88,19 @@ describe.skipIf(!hasPgBouncer)(`behind PgBouncer in transaction mode${why}`, () 
       () => database.db("deliveries").where({ state: "queued" }),
       (queued) => queued.length === 0,
     );
+  });
+
+  it("nobody starts or migrates without the way past it", async () => {
+    const folder = makeDataDir();
+    const env = { DATABASE_URL: pooler.url, PALOMAR_SECRET: "a secret that only tests know", PALOMAR_DATA_DIR: folder };
+    for (const words of [["start", "mail-api"], ["migrate"]]) {
+      const { status, stderr } = await runPalomar(words, { ...env, PALOMAR_MAIL_API_LISTEN: "127.0.0.1:0" });
+      expect({ status, said: stderr.split("\n").filter((line) => line.startsWith("palomar: DATABASE_URL")) }).toEqual({
+        status: 1,
+        said: [expect.stringContaining("leads to a pooler in transaction mode: set PALOMAR_LISTEN_DATABASE_URL")],
+      });
+    }
+    removeDataDir(folder);
   });
 
   it("nothing complained of a statement that is not there or already is", () => {

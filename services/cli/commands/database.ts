@@ -1,5 +1,6 @@
 import type { Command } from "commander";
-import { applyRoles, composeRoles } from "../../store/database-roles.ts";
+import { composeRoles } from "../../store/database-roles.ts";
+import { makeRoles } from "../make-roles.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 export function registerDatabaseCommand(program: Command, runtime: CommandRuntime): void {
@@ -10,7 +11,7 @@ export function registerDatabaseCommand(program: Command, runtime: CommandRuntim
     .description("a role for each service, with the rights that it needs and no more")
     .action(async ({ apply }: { apply: boolean }) => {
       if (apply) {
-        const roles = await runtime.withDatabase(({ db }) => applyRoles(db));
+        const roles = await runtime.withDatabase(({ db }) => makeRoles(db));
         runtime.print(roles, roles.map(({ role, password }) => `${role}\t${password ?? "(as it was)"}`).join("\n"));
         return;
       }

@@ -4,8 +4,10 @@ import type { Command } from "commander";
 import { findKeys } from "../../platform/config/secret.ts";
 import { type Db, openDb } from "../../platform/postgres/db.ts";
 import { migrate } from "../../platform/postgres/migrations.ts";
-import { applyRoles, roleOf, rolePolicy } from "../../store/database-roles.ts";
+import { requireSessions } from "../../platform/postgres/suitable-database.ts";
+import { roleOf, rolePolicy } from "../../store/database-roles.ts";
 import { completeKeyRing } from "../../store/deployment-keys.ts";
+import { makeRoles } from "../make-roles.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { checkSurroundings } from "../stack.ts";
 
@@ -25,7 +27,7 @@ export function registerMigrateCommand(program: Command, runtime: CommandRuntime
         const applied = await migrate(db);
         // The services' roles may not note the keys that this database goes with.
         await completeKeyRing(db, findKeys(runtime.config));
-        if (passwords) await applyRoles(db, passwords);
+        if (passwords) await makeRoles(db, passwords);
         return applied;
       });
       runtime.print({ applied }, applied.length > 0 ? `applied ${applied.join(", ")}` : "already up to date");
@@ -61,6 +63,7 @@ function readUrl(file: string): URL | undefined {
 async function withOwner<T>({ config, withDatabase }: CommandRuntime, act: (db: Db) => Promise<T>): Promise<T> {
   // The embedded database is migrated by opening it.
   if (config.databaseUrl === null) return withDatabase(({ db }) => act(db));
+  await requireSessions(config.databaseUrl, config.listenDatabaseUrl);
   // Past a pooler, which would end a statement that takes long.
   const db = openDb(config.listenDatabaseUrl ?? config.databaseUrl, { connections: 1, name: "migrate" });
   try {

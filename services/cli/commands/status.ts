@@ -9,6 +9,7 @@ import { listNodes, type SeenNode } from "../../store/dns/nodes.ts";
 import { listLeftOut } from "../../store/dns/zones-left-out.ts";
 import { type QueueStatus, readReplicationLag, readStatus } from "../../store/status.ts";
 import { requireDataFolder } from "../data-folder.ts";
+import { findDatabaseProblem } from "../database-answers.ts";
 import { DATABASE_SILENT, explainError } from "../explain-error.ts";
 import { describeSeconds, judgeMachine, judgeStatus, type KnownStatus, type StatusLimits } from "../judge-status.ts";
 import { inspectMachine } from "../machine-status.ts";
@@ -41,11 +42,14 @@ export function registerStatusCommand(program: Command, runtime: CommandRuntime)
       const machine = inspectMachine(runtime.config, new Date());
       const problems = [
         ...(known.ok
-          ? [...ownProblems(stack, known.value), ...judgeStatus(known.value, limits)]
+          ? [
+              ...new Set([...ownProblems(stack, known.value), ...known.value.limits]),
+              ...judgeStatus(known.value, limits),
+            ]
           : [known.error, ...stack.problems.filter((problem) => problem !== DATABASE_SILENT)]),
         ...judgeMachine(machine, limits),
       ];
-      const shown = known.ok ? showNodes(known.value) : {};
+      const shown = known.ok ? showKnown(known.value) : {};
       runtime.print({ problems, stack, ...shown, machine }, compose(stack, known, problems));
       // A database that says nothing keeps its connection, and with it this process.
       if (problems.length > 0) runtime.exitWith(1, !known.ok);
@@ -83,8 +87,13 @@ function metricsAddress(dataDir: string): string | undefined {
   }
 }
 
+/** What a database says that answers, and what it does not do. */
+interface AnsweredStatus extends KnownStatus {
+  readonly limits: readonly string[];
+}
+
 /** What the database knows, or why it does not say; in time either way. */
-async function askDatabase(runtime: CommandRuntime, stack: StackStatus): Promise<Result<KnownStatus, string>> {
+async function askDatabase(runtime: CommandRuntime, stack: StackStatus): Promise<Result<AnsweredStatus, string>> {
   const { databaseUrl, dataDir } = runtime.config;
   // Whoever asks how things are does not make any.
   if (databaseUrl === null && !(await hasCluster(dataDir))) {
@@ -96,6 +105,7 @@ async function askDatabase(runtime: CommandRuntime, stack: StackStatus): Promise
     nodes: await listNodes(db),
     leftOut: await listLeftOut(db, MOST_LEFT_OUT),
     replication: await readReplicationLag(db),
+    limits: [await findDatabaseProblem(db)].filter((problem) => problem !== undefined),
   }));
   try {
     const known = await Promise.race([asked, late]);
@@ -113,7 +123,7 @@ function databasePatienceMs({ config }: CommandRuntime, { running, problems }: S
   return problems.includes(DATABASE_SILENT) ? STACK_PATIENCE_MS : DATABASE_PATIENCE_MS;
 }
 
-function showNodes({ nodes, ...known }: KnownStatus) {
+function showKnown({ nodes, limits: _, ...known }: AnsweredStatus) {
   return {
     nodes: nodes.map(({ lagMs, silentSeconds, ...node }) => ({
       ...node,

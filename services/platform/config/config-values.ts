@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { resolve } from "node:path";
 import ipaddr from "ipaddr.js";
@@ -142,10 +143,35 @@ export const httpUrl: Parse<string> = (value) => {
     : refuse("must be an http or https URL without query");
 };
 
+/** What `sslmode` may be; the driver checks the server's certificate with all but the first and the last. */
+const SSL_MODES = ["disable", "prefer", "require", "verify-ca", "verify-full", "no-verify"];
+const SSL_FILES = ["sslcert", "sslkey", "sslrootcert"];
+
+/** A URL whose host stands in the query, as that of a socket does, may have none before its path. */
 export const postgresUrl: Parse<string> = (value) => {
-  const lawful = /^postgres(ql)?:$/.test(parseUrl(value ?? "")?.protocol ?? "");
-  return lawful ? ok(value as string) : refuse("must be a postgres:// URL");
+  const whole = (value ?? "").replace(/^(postgres(?:ql)?:\/\/[^/?#]*@)(?=[:/])/, "$1localhost");
+  const url = parseUrl(whole);
+  if (!/^postgres(ql)?:$/.test(url?.protocol ?? "")) return refuse("must be a postgres:// URL");
+  const { searchParams } = url!;
+  const mode = searchParams.get("sslmode");
+  if (mode !== null && !SSL_MODES.includes(mode)) return refuse(`sslmode must be one of ${SSL_MODES.join(", ")}`);
+  for (const name of SSL_FILES) {
+    const problem = whyUnread(searchParams.get(name));
+    if (problem !== undefined) return refuse(`${name}: ${problem}`);
+  }
+  // What the driver takes them for, and else warns of at every start; its other reading of them is asked for by name.
+  if (searchParams.has("uselibpqcompat")) return ok(whole);
+  return ok(whole.replace(/([?&]sslmode=)(?:prefer|require|verify-ca)(?=[&#]|$)/, "$1verify-full"));
 };
+
+function whyUnread(file: string | null): string | undefined {
+  try {
+    if (file !== null && file !== "") readFileSync(file);
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
 
 /** Address blocks in CIDR form parted by commas; a bare address is a block of one. */
 export const addressBlocks: Parse<readonly string[]> = (value) => {

@@ -461,26 +461,28 @@ export function loadConfig(env: Environment = process.env): Result<Config, strin
     if (parsed.ok) values[name] = parsed.value;
     else problems.push(`${name}: ${parsed.error}`);
   }
-  const read = values as Values;
-  if (problems.length === 0) {
-    problems.push(...judgeSecrets(read));
-    if ((read.PALOMAR_TLS_CERT === null) !== (read.PALOMAR_TLS_KEY === null)) {
-      const missing = read.PALOMAR_TLS_CERT === null ? "PALOMAR_TLS_CERT" : "PALOMAR_TLS_KEY";
-      problems.push(`${missing}: certificate and key go together`);
-    }
+  problems.push(...judgeSecrets(values));
+  const { PALOMAR_TLS_CERT, PALOMAR_TLS_KEY } = values as Partial<Values>;
+  if ((PALOMAR_TLS_CERT === null) !== (PALOMAR_TLS_KEY === null)) {
+    const missing = PALOMAR_TLS_CERT === null ? "PALOMAR_TLS_CERT" : "PALOMAR_TLS_KEY";
+    problems.push(`${missing}: certificate and key go together`);
   }
-  return problems.length > 0 ? refuse(problems) : ok(deepFreeze(arrange(read)));
+  return problems.length > 0 ? refuse(problems) : ok(deepFreeze(arrange(values as Values)));
 }
 
-/** Keys come from the secret, or from a key file: with both, nobody could tell which count. */
-function judgeSecrets({ DATABASE_URL, PALOMAR_SECRET, PALOMAR_SECRET_PREVIOUS, PALOMAR_KEYS }: Values): string[] {
+/**
+ * Keys come from the secret, or from a key file: with both, nobody could tell which count.
+ * @param values null: the variable is not set; undefined: it is, and cannot be read
+ */
+function judgeSecrets(values: Partial<Values>): string[] {
+  const { DATABASE_URL, PALOMAR_SECRET, PALOMAR_SECRET_PREVIOUS, PALOMAR_KEYS } = values;
   if (PALOMAR_KEYS === null) {
     const isMissing = DATABASE_URL !== null && PALOMAR_SECRET === null;
     return isMissing ? ["PALOMAR_SECRET: required when DATABASE_URL is set (or PALOMAR_KEYS)"] : [];
   }
   if (DATABASE_URL === null) return ["PALOMAR_KEYS: needs DATABASE_URL; the embedded database goes with its secret"];
   if (PALOMAR_SECRET !== null) return ["PALOMAR_KEYS: set as well as PALOMAR_SECRET"];
-  return PALOMAR_SECRET_PREVIOUS.length > 0 ? ["PALOMAR_KEYS: set as well as PALOMAR_SECRET_PREVIOUS"] : [];
+  return PALOMAR_SECRET_PREVIOUS?.length !== 0 ? ["PALOMAR_KEYS: set as well as PALOMAR_SECRET_PREVIOUS"] : [];
 }
 
 /** The files that variables with secrets name. */

@@ -1,7 +1,9 @@
 import knexFactory, { type Knex } from "knex";
 import pg from "pg";
 import { traceConnection } from "../observability/tracing.ts";
+import { BESIDE_POOL, BY_INDEX, OWN_SESSION, READ_BACK } from "./session-settings.ts";
 import type { StatementsUnderWay } from "./statements-under-way.ts";
+import { summarise } from "./traced-statements.ts";
 
 /** A handle to PostgreSQL: the pool, or a transaction on it. Every function of `store/` takes one. */
 export type Db = Knex;
@@ -9,6 +11,7 @@ export type Transaction = Knex.Transaction;
 
 // bigint columns count rows, never beyond 2^53, so they travel as numbers; xid8 stays text.
 pg.types.setTypeParser(pg.types.builtins.INT8, Number);
+refuseUnreadableTimes();
 
 /** What knex keeps of a pool, for its transactions too. */
 type PoolConfig = Knex.Config & { readonly pooled: boolean };
@@ -25,9 +28,6 @@ const LIVELINESS = {
   keepAliveInitialDelayMillis: 10_000,
   connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
 } as const;
-
-/** A plan that has to read a table whole after all is then so dear that PostgreSQL would compile it: hence `jit`. */
-const BY_INDEX = "set enable_seqscan = off; set jit = off";
 
 /**
  * Opens a pool. Connections are made on first use, so this never fails by itself.
@@ -54,6 +54,8 @@ export function openDb(
   const connectionTimeoutMillis = options.patienceMs ?? CONNECT_TIMEOUT_MS;
   const liveliness = { ...LIVELINESS, connectionTimeoutMillis };
   const poolTimeoutMs = connectionTimeoutMillis + POOL_LAG_MS;
+  const own = options.byIndex ? `${OWN_SESSION}; ${BY_INDEX}` : OWN_SESSION;
+  const settings = options.pooled ? READ_BACK : `${READ_BACK}; ${own}`;
   const config: PoolConfig = {
     client: "pg",
     connection: { connectionString: url, application_name: `palomar ${options.name}`, ...liveliness },
@@ -63,8 +65,8 @@ export function openDb(
       createTimeoutMillis: poolTimeoutMs,
       afterCreate: (connection: pg.Client, done: (error?: Error) => void) => {
         options.statements?.follow(connection);
-        const settings = options.byIndex && !options.pooled ? connection.query(BY_INDEX) : Promise.resolve();
-        settings
+        connection
+          .query(settings)
           .then(() => traceConnection(connection))
           .then(
             () => done(),
@@ -78,10 +80,29 @@ export function openDb(
     },
     acquireConnectionTimeout: poolTimeoutMs,
     pooled: options.pooled ?? false,
+    compileSqlOnError: false,
     // What it would print is no more than what its promises say, and they say it to the caller.
     log: { warn: silent, error: silent, deprecate: silent, debug: silent },
   };
-  return knexFactory(config);
+  const db = knexFactory(config);
+  db.on("query-error", leaveServersWords);
+  return db;
+}
+
+/** knex puts a statement before what the server says of it, with a migration's whole text or what a log must not have. */
+function leaveServersWords(error: Error & { statement?: string }, { sql }: { readonly sql: string }): void {
+  error.message = error.message.slice(`${sql} - `.length);
+  error.statement = summarise(sql);
+}
+
+/**
+ * What the server says of a statement that it refuses, as one line.
+ * @param error of `isRefused`
+ */
+export function wordsOfServer(error: Error): string {
+  const { code, detail, hint } = error as pg.DatabaseError;
+  const more = [detail, hint].filter((text) => text !== undefined);
+  return `${[error.message, ...more].join("; ").replaceAll(/\s*\n\s*/g, " ")} (SQLSTATE ${code})`;
 }
 
 /** What a placeholder may stand for, beside what a caller knows better. */
@@ -193,6 +214,18 @@ function isCompleted(db: Db): boolean {
 
 function silent(): void {}
 
+/** The driver reads a time that is not in ISO form as null, which says of many columns that something holds for ever. */
+function refuseUnreadableTimes(): void {
+  for (const type of [pg.types.builtins.TIMESTAMPTZ, pg.types.builtins.TIMESTAMP, pg.types.builtins.DATE]) {
+    const read = pg.types.getTypeParser(type);
+    pg.types.setTypeParser(type, (text: string) => {
+      const time = read(text);
+      if (time === null) throw new Error(`the database writes a time as ${text}: its DateStyle is not ISO`);
+      return time;
+    });
+  }
+}
+
 /** A connection outside the pool, for LISTEN: an end of it is the caller's to notice and mend. */
 export async function openListenConnection(url: string, name: string): Promise<pg.Client> {
   const client = new pg.Client({
@@ -203,6 +236,12 @@ export async function openListenConnection(url: string, name: string): Promise<p
   // Without a listener here a lost server would end the process; the caller adds its own beside it.
   client.on("error", () => {});
   await client.connect();
+  try {
+    await client.query(`${READ_BACK}; ${OWN_SESSION}; ${BESIDE_POOL}`);
+  } catch (error) {
+    await client.end().catch(silent);
+    throw error;
+  }
   return client;
 }
 
@@ -233,17 +272,31 @@ export function isForbidden(error: unknown): boolean {
   return ((error ?? {}) as { code?: string }).code === "42501";
 }
 
+/** SQLSTATE 25006: a standby, or a database that is to be read only. */
+export function isReadOnly(error: unknown): boolean {
+  return ((error ?? {}) as { code?: string }).code === "25006";
+}
+
+/** A statement by its name, which the server does not know or knows otherwise: another's session had it. */
+export function isAnothersSession(error: unknown): boolean {
+  return ["26000", "42P05"].includes(((error ?? {}) as { code?: string }).code ?? "");
+}
+
 const AWAY_CODES = [
   ...["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN"],
   // Shutting down, crashed, starting up, out of connections, connection failure.
   ...["57P01", "57P02", "57P03", "53300", "08000", "08003", "08006", "08P01"],
   // A primary that has just become a standby; one whose disk is full.
   ...["25006", "53100"],
+  // Limits of the server's own: of a statement, a transaction between statements or whole, an idle session, a lock.
+  ...["57014", "25P03", "25P04", "57P05", "55P03"],
 ];
 
-/** Whether an error says that the database cannot be reached, or has no room, rather than that it refuses something. */
+/** Whether an error says that the database cannot be reached, or has no room or time, rather than that it refuses something. */
 export function isDatabaseAway(error: unknown): boolean {
-  const { code, name } = (error ?? {}) as { code?: string; name?: string };
+  const { code, name, syscall } = (error ?? {}) as { code?: string; name?: string; syscall?: string };
+  // A server that is down has no socket in the file system.
+  if (code === "ENOENT" && syscall === "connect") return true;
   return name === "KnexTimeoutError" || AWAY_CODES.includes(code ?? "") || AWAY_TEXT.test(String(error));
 }
 

@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
 import { packageFolder } from "../package-folder.ts";
-import type { Db, Transaction } from "./db.ts";
+import { type Db, isDatabaseAway, isForbidden, isRefused, type Transaction, wordsOfServer } from "./db.ts";
+import { requireUtf8 } from "./suitable-database.ts";
 import { UnsuitableDatabase } from "./unsuitable-database.ts";
 
 interface Migration {
@@ -44,10 +45,12 @@ const LOCK_PATIENCE_MS = 300_000;
  * @param db past a pooler: a step may take long, and holds a lock of its session
  * @param folder of files such as `0010-accounts.sql`; all of ours unless said
  * @returns the names applied now
- * @throws UnsuitableDatabase when a file that was applied has been changed since, or the database is newer than this
- *   release; and when a table that a migration needs stayed locked for five minutes
+ * @throws UnsuitableDatabase when a file that was applied has been changed since, the database is newer than this
+ *   release, when its encoding is another than UTF8, or when it refuses a migration; and when a table that a migration
+ *   needs stayed locked for five minutes
  */
 export async function migrate(db: Db, folder = MIGRATIONS): Promise<string[]> {
+  await requireUtf8(db);
   const applied: string[] = [];
   let deadline = Date.now() + LOCK_PATIENCE_MS;
   for (;;) {
@@ -80,7 +83,7 @@ async function applyNext(
     if (!isOutsideTransaction) {
       await keepToCoordinator(transaction);
       await transaction.raw(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
-      await transaction.raw(withoutPlaceholders(sql));
+      await transaction.raw(withoutPlaceholders(sql)).catch((error) => explainFailure(error, migration, sql));
       await transaction.raw(composeNote(migration, done + 1));
     }
     return { migration, done, isApplied: !isOutsideTransaction };
@@ -91,12 +94,23 @@ async function applyNext(
   return { name: migration.name, isComplete: done + 1 === migration.steps.length };
 }
 
+/** What the server does not understand or allow of a migration, by its file: errors that others act on stay what they are. */
+function explainFailure(error: Error, { name }: Migration, sql: string): never {
+  const { code, position } = error as pg.DatabaseError;
+  const isActedOn = isForbidden(error) || isDatabaseAway(error) || STEPS_BACK.includes(code);
+  if (!isRefused(error) || isActedOn) throw error;
+  const line =
+    position === undefined ? "" : `, at line ${sql.slice(0, Number(position)).split("\n").length} of its step`;
+  throw new UnsuitableDatabase(`migration ${name} is refused: ${wordsOfServer(error)}${line}`);
+}
+
 /** Runs a step that is no transaction, unless another migrator has done it by the time that it lets us. */
 async function applyOutside(db: Db, migration: Migration, done: number): Promise<void> {
   const { sql } = migration.steps[done]!;
   const connection: pg.Client = await db.client.acquireConnection();
   const ask = async (statement: string) => (await connection.query(statement)).rows;
   try {
+    await ask("set statement_timeout = 0");
     while (!(await ask(`select pg_try_advisory_lock(${STEP_LOCK}) as got`))[0].got) await sleep(LOCK_RETRY_MS);
     const [noted] = await ask(composeProgress(migration));
     if (Number(noted?.value ?? 0) !== done) return;
@@ -106,11 +120,11 @@ async function applyOutside(db: Db, migration: Migration, done: number): Promise
     if (index !== undefined && (await ask(remains)).length > 0) await ask(`drop index concurrently ${index}`);
     // An index that is made concurrently holds nobody up while it waits for those before it.
     await ask(`set lock_timeout = ${index === undefined ? LOCK_TIMEOUT_MS : 0}`);
-    await ask(sql);
+    await ask(sql).catch((error) => explainFailure(error, migration, sql));
     await ask(composeNote(migration, done + 1));
   } finally {
     // Where it fails the session is over, and with it the lock.
-    await ask("reset lock_timeout").catch(() => {});
+    await ask("reset lock_timeout; reset statement_timeout").catch(() => {});
     await ask("select pg_advisory_unlock_all()").catch(() => {});
     await db.client.releaseConnection(connection);
   }
@@ -149,6 +163,7 @@ async function keepToCoordinator(transaction: Transaction): Promise<void> {
 }
 
 async function begin(transaction: Transaction): Promise<void> {
+  await transaction.raw("set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0");
   await transaction.raw("select pg_advisory_xact_lock(?)", [MIGRATION_LOCK]);
   await transaction.raw(
     "create table if not exists schema_migrations (name text primary key, checksum text not null, applied_at timestamptz not null default now())",

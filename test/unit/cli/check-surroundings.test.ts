@@ -7,6 +7,7 @@ import { withDatabase } from "../../../services/cli/database.ts";
 import { checkSurroundings } from "../../../services/cli/stack.ts";
 import { loadConfig } from "../../../services/platform/config/config.ts";
 import { SERVICE_NAMES, type ServiceName } from "../../../services/platform/service.ts";
+import { createCertificate } from "../dns-server/test-certificate.ts";
 
 const NO_TRACKING = { PALOMAR_TRACKING_LISTEN: "off" };
 const NO_SANDBOX = { PALOMAR_SANDBOX_LISTEN: "off" };
@@ -44,5 +45,27 @@ test("a data folder that is a file, or below one, is named with its variable", a
     expect(await checkSurroundings(config.value, SERVICE_NAMES)).toEqual([expect.stringMatching(problem)]);
     expect(() => requireDataFolder(config.value)).toThrow(problem);
     await expect(withDatabase({ config: config.value, note: () => {} }, async () => {})).rejects.toThrow(problem);
+  }
+});
+
+test("a certificate and a key that do not go together are named with their variables", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "palomar-surroundings-"));
+  onTestFinished(() => rmSync(dataDir, { recursive: true }));
+  const [one, other] = [await createCertificate(), await createCertificate()];
+  const at = (name: string, text: string) => {
+    writeFileSync(join(dataDir, name), text);
+    return join(dataDir, name);
+  };
+  const [cert, key, otherKey, none] = [at("c", one.cert), at("k", one.key), at("o", other.key), at("n", "none")];
+  const cases = [
+    [cert, key, []],
+    [cert, otherKey, [`PALOMAR_TLS_KEY: ${otherKey} is not the key of PALOMAR_TLS_CERT, ${cert}`]],
+    [none, key, [`PALOMAR_TLS_CERT: ${none} holds no PEM certificate`]],
+    [cert, none, [`PALOMAR_TLS_KEY: ${none} holds no PEM private key without a passphrase`]],
+  ] as const;
+  for (const [certPath, keyPath, problems] of cases) {
+    const config = loadConfig({ PALOMAR_DATA_DIR: dataDir, PALOMAR_TLS_CERT: certPath, PALOMAR_TLS_KEY: keyPath });
+    if (!config.ok) throw new Error(config.error.join());
+    expect(await checkSurroundings(config.value, ["submission"])).toEqual(problems);
   }
 });

@@ -32,6 +32,37 @@ it.each([
   expect(loadConfig(env)).toMatchObject({ ok: false, error: [expect.stringContaining(problem)] });
 });
 
+it("all that is wrong is said at once, with what does not go together", () => {
+  const wrong = { DATABASE_URL: "mysql://x", PALOMAR_MX_LISTEN: "x", PALOMAR_TLS_CERT: "cert.pem" };
+  expect(loadConfig(wrong)).toMatchObject({
+    ok: false,
+    error: [
+      "PALOMAR_MX_LISTEN: must be host:port, several parted by commas, or off",
+      "DATABASE_URL: must be a postgres:// URL",
+      "PALOMAR_SECRET: required when DATABASE_URL is set (or PALOMAR_KEYS)",
+      "PALOMAR_TLS_KEY: certificate and key go together",
+    ],
+  });
+});
+
+it.each([
+  ["postgres://palo@/db?host=/run/postgresql", "postgres://palo@localhost/db?host=/run/postgresql"],
+  ["postgres://palo:a%40b@:5433/db?host=/run", "postgres://palo:a%40b@localhost:5433/db?host=/run"],
+  ["postgres:///db?host=/run", "postgres:///db?host=/run"],
+  [`${URL}?sslmode=require&a=b`, `${URL}?sslmode=verify-full&a=b`],
+  [`${URL}?sslmode=require&uselibpqcompat=true`, `${URL}?sslmode=require&uselibpqcompat=true`],
+  [`${URL}?sslmode=no-verify`, `${URL}?sslmode=no-verify`],
+  [`${URL}?sslmode=verify`, undefined],
+  [`${URL}?sslrootcert=/nowhere/ca.pem`, undefined],
+])("%s as a database", (given, taken) => {
+  const loaded = loadConfig({ DATABASE_URL: given, PALOMAR_SECRET: "sixteen characters" });
+  if (taken !== undefined) expect(loaded).toMatchObject({ ok: true, value: { databaseUrl: taken } });
+  else
+    expect(loaded).toMatchObject({
+      error: [expect.stringMatching(/^DATABASE_URL: (sslmode must be|sslrootcert: ENOENT)/)],
+    });
+});
+
 it("secrets before the one in force are a list", () => {
   expect(loadConfig({ PALOMAR_SECRET_PREVIOUS: "the first of two secrets, the second of two secrets" })).toMatchObject({
     value: { previousSecrets: ["the first of two secrets", "the second of two secrets"], listenDatabaseUrl: null },
