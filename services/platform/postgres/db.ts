@@ -91,7 +91,8 @@ export function openDb(
 
 /** knex puts a statement before what the server says of it, with a migration's whole text or what a log must not have. */
 function leaveServersWords(error: Error & { statement?: string }, { sql }: { readonly sql: string }): void {
-  error.message = error.message.slice(`${sql} - `.length);
+  const prefix = `${sql} - `;
+  if (error.message.startsWith(prefix)) error.message = error.message.slice(prefix.length);
   error.statement = summarise(sql);
 }
 
