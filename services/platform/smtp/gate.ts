@@ -66,6 +66,8 @@ export class SmtpGate {
   #isGathering = false;
   #isAdvancing = false;
   #isUpgrading = false;
+  /** The client has closed its side. */
+  #isAtEnd = false;
   #isStopping = false;
   #isOver = false;
 
@@ -143,6 +145,12 @@ export class SmtpGate {
       this.#input = this.#input.length === 0 ? chunk : Buffer.concat([this.#input, chunk]);
       this.#advance();
     });
+    // Whoever closes its side behind its last command waits for the replies all the same.
+    socket.allowHalfOpen = true;
+    socket.once("end", () => {
+      this.#isAtEnd = true;
+      this.#advance();
+    });
     socket.on("drain", () => this.#advance());
     socket.on("error", (error) => this.libraryEnd.destroy(error));
     socket.once("close", () => this.#finish());
@@ -175,12 +183,15 @@ export class SmtpGate {
       this.#input = this.#input.subarray(end + 1);
       this.#takeLine(line);
       return true;
-    }
+    } else this.#awaitMore();
     return false;
   }
 
   #passMessage(message: MessageEnd): boolean {
-    if (this.#input.length === 0) return false;
+    if (this.#input.length === 0) {
+      this.#awaitMore();
+      return false;
+    }
     const end = message.find(this.#input);
     const octets = this.#input.subarray(0, end);
     this.#input = this.#input.subarray(octets.length);
@@ -191,6 +202,11 @@ export class SmtpGate {
     }
     this.#pass(octets);
     return true;
+  }
+
+  /** All that has come whole is answered. */
+  #awaitMore(): void {
+    if (this.#isAtEnd) this.#finish();
   }
 
   #takeLine(line: string): void {
@@ -296,7 +312,8 @@ export class SmtpGate {
     this.#answer("STARTTLS", 220, "220 2.0.0 Ready to start TLS\r\n");
     if (this.#isOver) return;
     this.#isUpgrading = true;
-    socket.removeAllListeners("data");
+    for (const event of ["data", "end"]) socket.removeAllListeners(event);
+    socket.allowHalfOpen = false;
     socket.pause();
     this.#input = NOTHING;
     while (socket.read() !== null);

@@ -93,6 +93,11 @@ class Client {
     this.closed = this.#listen();
   }
 
+  /** Says the last that it has to say, and closes its side. */
+  end(text = ""): void {
+    this.#socket.end(text);
+  }
+
   say(text: string | Buffer): void {
     if (this.#socket.writable) this.#socket.write(text);
   }
@@ -233,6 +238,62 @@ describe("handshakes of implicit TLS that are not done yet count as connections"
     const silent = dialMany(address, 5);
     await dropped(silent, 3);
     for (const client of [...greeted, ...silent]) client.leave();
+  });
+});
+
+describe("a client that closes its side behind what it says is answered", () => {
+  const MESSAGE = "From: a@example.org\r\n\r\nHi\r\n";
+  const takes = () => {
+    const taken: string[] = [];
+    const message: SmtpHandlers<string>["message"] = async (octets) => {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      taken.push(String(octets));
+      return { code: 250, enhancedStatus: "2.6.0", lines: ["taken"] };
+    };
+    return { taken, message };
+  };
+  const GREETED = ["EHLO a.test", "MAIL FROM:<a@example.org>", "RCPT TO:<b@example.org>", "DATA"];
+
+  it.each([
+    ["in clear", "starttls", false],
+    ["in TLS", "implicit", false],
+    ["in TLS behind STARTTLS", "starttls", true],
+  ] as const)("%s", async (_, kind, upgrades) => {
+    const { taken, message } = takes();
+    const { address } = await open(kind, {}, { message });
+    for (const last of [".\r\nQUIT\r\n", ".\r\n", ".\r\nRSET\r\nNO"]) {
+      const client = new Client(address, kind === "implicit");
+      if (upgrades) {
+        await client.startTls();
+        client.say("EHLO a.test\r\n");
+      }
+      await client.converse(...GREETED);
+      client.end(MESSAGE + last);
+      const heard = await client.closed;
+      expect(heard).toContain("250 2.6.0 taken");
+      expect(heard.includes("221 ")).toBe(last.includes("QUIT"));
+    }
+    expect(taken).toHaveLength(3);
+  });
+
+  it("but a message that was left in the middle is none", async () => {
+    const { taken, message } = takes();
+    const { address } = await open("starttls", {}, { message });
+    const client = new Client(address);
+    await client.converse(...GREETED);
+    client.end(MESSAGE);
+    expect(await client.closed).toMatch(/354 [^\n]*\n$/);
+    expect(taken).toEqual([]);
+  });
+
+  it("and one that says nothing more is let go at once", async () => {
+    const { address } = await open("starttls");
+    const client = new Client(address);
+    await client.converse("EHLO a.test");
+    const from = performance.now();
+    client.end();
+    await client.closed;
+    expect(performance.now() - from).toBeLessThan(1_000);
   });
 });
 
