@@ -46,7 +46,8 @@ export async function passOn(
   const hasBody = headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
   const own = body === undefined ? undefined : JSON.stringify(body);
   const token = makeDelegationToken(keyRing, delegation, clock.nowMs());
-  if (incoming.destroyed) return BROKEN_OFF;
+  // Nothing of its own body is there to send on any more.
+  if (own === undefined && incoming.destroyed) return BROKEN_OFF;
   const given = new AbortController();
   incoming.once("close", () => {
     if (!incoming.complete) given.abort();
