@@ -143,7 +143,7 @@ const CAMPAIGN = {
 };
 
 function readConfig(environment: Readonly<Record<string, string>>): Config {
-  const free = ["MAIL_API", "SANDBOX", "MX", "SUBMISSION", "SUBMISSIONS"].map((name) => [
+  const free = ["MAIL_API", "SANDBOX", "MX", "SUBMISSION", "SUBMISSIONS", "TRACKING"].map((name) => [
     `PALOMAR_${name}_LISTEN`,
     "127.0.0.1:0",
   ]);
