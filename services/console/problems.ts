@@ -44,6 +44,7 @@ export const PROBLEMS = {
   "totp-code-wrong": "unacceptable",
   "user-exists": "unacceptable",
   "own-account": "unacceptable",
+  "own-reset": "unacceptable",
   "last-operator": "unacceptable",
   "reseller-exists": "unacceptable",
   "instance-name-taken": "unacceptable",

@@ -341,6 +341,7 @@ export const SENTENCES = {
   "totp-code-wrong": "the code is wrong: look at the device's clock",
   "user-exists": "user {login} already exists",
   "own-account": "nobody deletes the own account",
+  "own-reset": "nobody resets the own account: change the password instead",
   "last-operator": "the last operator must stay",
   "reseller-exists": "reseller {id} already exists",
   "instance-name-taken": "an instance of this name already exists",

@@ -3,9 +3,10 @@ import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
 import { hashPassword } from "../../core/password.ts";
 
-import { ok, refuse } from "../../core/result.ts";
+import type { Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
 import { RawReply, type Request } from "../../platform/http/endpoint.ts";
-import { beginAudit, settleAudit } from "../../store/console/audit.ts";
+import { beginAudit, settleAudit, withdrawAudit } from "../../store/console/audit.ts";
 import { addSession, endSession, endSessionOf, listSessions } from "../../store/console/sessions.ts";
 import { type StoredUser, setPassword } from "../../store/console/users.ts";
 import type { AdminCaller } from "../caller.ts";
@@ -62,14 +63,15 @@ const signingIn: MakeConsoleEndpoints = (context) => {
         const { fields, clientAddress: address } = request;
         if (mayBeOfAnotherPage(request.headers)) return refuse(problem("cross-site"));
         const checked = await signIn.withCode({ ...fields, address });
-        if (checked.ok) return ok(await beginSession(context, checked.value, request));
-        if (checked.error.kind === "code-required") {
+        const begun = checked.ok ? await beginSession(context, checked.value, request) : checked;
+        if (begun.ok) return begun;
+        if (begun.error.kind === "code-required") {
           return ok(jsonReply(401, { msg: "one-time code required", totp: true }));
         }
-        if (checked.error.kind === "unauthenticated") {
+        if (begun.error.kind === "unauthenticated") {
           return ok(jsonReply(401, { msg: "login or password is wrong" }));
         }
-        return refuse(checked.error);
+        return refuse(begun.error);
       },
     }),
     consoleEndpoint({
@@ -157,7 +159,10 @@ const ownSessions: MakeConsoleEndpoints = ({ db }) => [
   }),
 ];
 
-/** A session of its own for every sign-in: the one that the visitor had before ends, so that none can be planted. */
+/**
+ * A session of its own for every sign-in: the one that the visitor had before ends, so that none can be planted.
+ * @returns refused when what the visitor knew has been changed since it was judged
+ */
 async function beginSession(
   { db, clock, ...context }: ConsoleContext,
   user: StoredUser,
@@ -166,7 +171,7 @@ async function beginSession(
     incoming,
     clientAddress,
   }: Pick<Request<AdminCaller, object, unknown>, "headers" | "incoming" | "clientAddress">,
-): Promise<RawReply> {
+): Promise<Result<RawReply, Refusal>> {
   const now = new Date(clock.nowMs());
   const formerToken = readSessionToken(headers);
   if (formerToken !== undefined) await endSessionOf(db, hashSessionToken(formerToken));
@@ -175,19 +180,19 @@ async function beginSession(
   const entry = { actor: login, address: clientAddress, action: "session.begin", object: login, detail: {} };
   const entryId = await beginAudit(db, { ...entry, about: { role, scope } }, now);
   const agent = (headers["user-agent"] ?? "").slice(0, LONGEST_AGENT);
-  await addSession(db, {
-    tokenHash: hashSessionToken(token),
-    userId: user.id,
-    address: clientAddress,
-    agent,
-    now,
-  });
+  const session = { tokenHash: hashSessionToken(token), address: clientAddress, agent, now };
+  if (!(await addSession(db, user, session))) {
+    await withdrawAudit(db, entryId);
+    return refuse({ kind: "unauthenticated" });
+  }
   await settleAudit(db, entryId);
   const { mostSeconds } = sessionLifetime(context);
-  return jsonReply(
-    200,
-    { login, role, scope, csrf: csrfTokenOf(token), totp: hasTotp },
-    { "Set-Cookie": sessionCookie(token, mostSeconds, cameOverTls(incoming)) },
+  return ok(
+    jsonReply(
+      200,
+      { login, role, scope, csrf: csrfTokenOf(token), totp: hasTotp },
+      { "Set-Cookie": sessionCookie(token, mostSeconds, cameOverTls(incoming)) },
+    ),
   );
 }
 

@@ -114,6 +114,8 @@ const singleAccounts: MakeConsoleEndpoints = (context) => {
       change: { action: "user.reset", object: ({ params }) => params.login, detail: () => ({ totp: false }) },
       reply: withPassword,
       act: async ({ caller, params }) => {
+        // The session would end with the answer that has the new password.
+        if (params.login === caller.login) return refuse(problem("own-reset"));
         const managed = await managedUser(context, caller, params.login);
         if (!managed.ok) return managed;
         const password = makePassword();

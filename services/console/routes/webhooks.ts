@@ -5,6 +5,7 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { findGoneGroup, judgeSelection } from "../../operations/mail/judge-selection.ts";
 import { readToldKinds, toldNames } from "../../operations/mail/told-events.ts";
 import { sentenceJson } from "../../platform/http/problem.ts";
+import { areCampaignsOf } from "../../store/mail/campaigns/campaigns.ts";
 import { findFilter } from "../../store/mail/contacts/filters.ts";
 import {
   addWebhook,
@@ -133,6 +134,9 @@ async function readChoice(
 ): Promise<Result<WebhookChoice, Refusal>> {
   const kinds = given.kinds === undefined ? undefined : readToldKinds(given.kinds);
   if (kinds && !kinds.ok) return refuse(invalidField("kinds", "no-event-kind", { kind: kinds.error }));
+  if (given.campaigns && !(await areCampaignsOf(db, instanceId, given.campaigns))) {
+    return refuse(problem("no-such-campaign"));
+  }
   const filter = given.filter === undefined ? undefined : await findFilter(db, instanceId, given.filter);
   if (given.filter !== undefined && filter === undefined) return refuse(problem("no-such-filter"));
   const gone = filter && (await judgeSelection(db, instanceId, filter));

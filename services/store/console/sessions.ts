@@ -1,6 +1,6 @@
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { deleteUnlocked } from "../transactions.ts";
-import type { User, UserRole } from "./users.ts";
+import type { StoredUser, User, UserRole } from "./users.ts";
 
 /** How long a session lasts: unused, and at all; seconds. */
 export interface SessionLifetime {
@@ -27,24 +27,24 @@ export interface ListedSession {
 /** A session's use is noted once in so many seconds, not on every request. */
 const NOTE_SECONDS = 60;
 
+/**
+ * Begins a session of a user as it was when it was judged, and waits for a change of it that is under way.
+ * @returns false when the user has another password or other one-time codes by now, or is gone
+ */
 export async function addSession(
   db: Db,
-  session: {
-    readonly tokenHash: Buffer;
-    readonly userId: number;
-    readonly address: string;
-    readonly agent: string;
-    readonly now: Date;
-  },
-): Promise<void> {
-  await db("console_sessions").insert({
-    token_hash: session.tokenHash,
-    user_id: session.userId,
-    created_at: session.now,
-    seen_at: session.now,
-    address: session.address,
-    agent: session.agent,
-  });
+  { id, passwordHash, hasTotp }: StoredUser,
+  session: { readonly tokenHash: Buffer; readonly address: string; readonly agent: string; readonly now: Date },
+): Promise<boolean> {
+  const rows = await queryRows(
+    db,
+    `insert into console_sessions (token_hash, user_id, created_at, seen_at, address, agent)
+     select $1::bytea, u.id, $2::timestamptz, $3::timestamptz, $4::text, $5::text from users u
+      where u.id = $6 and u.password_hash = $7 and (u.totp_sealed is not null) = $8 for share
+     returning id`,
+    [session.tokenHash, session.now, session.now, session.address, session.agent, id, passwordHash, hasTotp],
+  );
+  return rows.length > 0;
 }
 
 /** The user of a session that has not run out, and notes that it is in use. */

@@ -1,6 +1,6 @@
 import type { KeyRing } from "../../core/key-ring.ts";
 import { open, seal } from "../../core/secret-box.ts";
-import { type Db, isUniqueViolation, queryRows } from "../../platform/postgres/db.ts";
+import { type Db, isUniqueViolation, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 
 export const USER_ROLES = ["operator", "reseller", "company", "instance"] as const;
 export type UserRole = (typeof USER_ROLES)[number];
@@ -78,34 +78,52 @@ export async function deleteUser(db: Db, login: string): Promise<"deleted" | "la
 }
 
 /** Sets a password and ends the user's sessions, all but one if wanted. @returns false when there is no such user */
-export async function setPassword(
+export function setPassword(
   db: Db,
   login: string,
   passwordHash: string,
   keptSessionId: number | null = null,
 ): Promise<boolean> {
-  const rows = await queryRows(
-    db,
-    `with changed as (update users set password_hash = $1, password_changed_at = now() where login = $2 returning id),
-          ended as (delete from console_sessions
-                     where user_id in (select id from changed) and id is distinct from $3::bigint)
-     select id from changed`,
-    [passwordHash, login, keptSessionId],
+  return changeAccess(db, keptSessionId, (transaction) =>
+    queryRows(
+      transaction,
+      "update users set password_hash = $1, password_changed_at = now() where login = $2 returning id",
+      [passwordHash, login],
+    ),
   );
-  return rows.length > 0;
 }
 
 /** Gives an account another password, takes its one-time codes away, and ends its sessions. @returns false when there is none */
-export async function resetUser(db: Db, login: string, passwordHash: string): Promise<boolean> {
-  const rows = await queryRows(
-    db,
-    `with changed as (update users set password_hash = $1, password_changed_at = now(), totp_sealed = null,
-                             totp_pending_sealed = null, recovery_hashes = '{}' where login = $2 returning id),
-          ended as (delete from console_sessions where user_id in (select id from changed))
-     select id from changed`,
-    [passwordHash, login],
+export function resetUser(db: Db, login: string, passwordHash: string): Promise<boolean> {
+  return changeAccess(db, null, (transaction) =>
+    queryRows(
+      transaction,
+      `update users set password_hash = $1, password_changed_at = now(), totp_sealed = null, totp_pending_sealed = null,
+                        recovery_hashes = '{}' where login = $2 returning id`,
+      [passwordHash, login],
+    ),
   );
-  return rows.length > 0;
+}
+
+/**
+ * Changes how a user signs in, and ends the sessions but the kept one. Two statements: only the second sees a session that
+ * was begun by the old way while the first waited for it.
+ * @returns whether there was such a user
+ */
+function changeAccess(
+  db: Db,
+  keptSessionId: number | null,
+  change: (transaction: Transaction) => Promise<{ readonly id: number }[]>,
+): Promise<boolean> {
+  return db.transaction(async (transaction) => {
+    const [changed] = await change(transaction);
+    if (!changed) return false;
+    await queryRows(transaction, "delete from console_sessions where user_id = $1 and id is distinct from $2::bigint", [
+      changed.id,
+      keptSessionId,
+    ]);
+    return true;
+  });
 }
 
 /** Keeps a new secret of one-time codes, which counts once a code of it has been given. */
@@ -140,23 +158,24 @@ export async function confirmTotp(
   { step, recoveryHashes }: { readonly step: number; readonly recoveryHashes: readonly Buffer[] },
   keptSessionId: number | null,
 ): Promise<void> {
-  await queryRows(
-    db,
-    `with changed as (update users set totp_sealed = totp_pending_sealed, totp_pending_sealed = null, totp_step = $1,
-                             recovery_hashes = $2::bytea[] where id = $3 and totp_pending_sealed is not null returning id)
-     delete from console_sessions where user_id in (select id from changed) and id is distinct from $4::bigint`,
-    [step, recoveryHashes, userId, keptSessionId],
+  await changeAccess(db, keptSessionId, (transaction) =>
+    queryRows(
+      transaction,
+      `update users set totp_sealed = totp_pending_sealed, totp_pending_sealed = null, totp_step = $1,
+                        recovery_hashes = $2::bytea[] where id = $3 and totp_pending_sealed is not null returning id`,
+      [step, recoveryHashes, userId],
+    ),
   );
 }
 
 /** Takes a user's one-time codes away, and ends its sessions, all but one if wanted. */
 export async function removeTotp(db: Db, userId: number, keptSessionId: number | null): Promise<void> {
-  await queryRows(
-    db,
-    `with changed as (update users set totp_sealed = null, totp_pending_sealed = null, recovery_hashes = '{}'
-                       where id = $1 returning id)
-     delete from console_sessions where user_id in (select id from changed) and id is distinct from $2::bigint`,
-    [userId, keptSessionId],
+  await changeAccess(db, keptSessionId, (transaction) =>
+    queryRows(
+      transaction,
+      `update users set totp_sealed = null, totp_pending_sealed = null, recovery_hashes = '{}' where id = $1 returning id`,
+      [userId],
+    ),
   );
 }
 

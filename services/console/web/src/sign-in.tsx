@@ -38,7 +38,6 @@ export function SignIn() {
             {...form.field("code")}
             label={words.code}
             hint={words.codeHint}
-            inputmode="numeric"
             autocomplete="one-time-code"
             autofocus
             mono

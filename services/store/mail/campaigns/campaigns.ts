@@ -67,6 +67,15 @@ export async function findCampaign(db: Db, instanceId: number, numid: number): P
   return row && toCampaign(row);
 }
 
+/** Whether all of these are campaigns of an instance. */
+export async function areCampaignsOf(db: Db, instanceId: number, numids: readonly number[]): Promise<boolean> {
+  const own: number[] = await db("campaigns")
+    .where({ instance_id: instanceId })
+    .whereIn("numid", numids)
+    .pluck("numid");
+  return own.length === new Set(numids).size;
+}
+
 /** Whose campaign it is. */
 export async function findInstanceOfCampaign(db: Db, numid: number): Promise<number | undefined> {
   return (await db("campaigns").where({ numid }).first("instance_id"))?.instance_id;

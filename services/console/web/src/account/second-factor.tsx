@@ -117,7 +117,13 @@ function PasswordDialog<T>({ title, send, done, close, danger = false }: Passwor
   const form = useForm({ password: "" }, send, done);
   return (
     <FormDialog title={title} form={form} submitLabel={title} danger={danger} onClose={close}>
-      <TextField {...form.field("password")} type="password" label={currentPassword} autocomplete="current-password" />
+      <TextField
+        {...form.field("password")}
+        type="password"
+        label={currentPassword}
+        autocomplete="current-password"
+        autofocus
+      />
     </FormDialog>
   );
 }

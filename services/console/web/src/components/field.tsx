@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useId } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import type { BoundCheck, BoundField } from "../form.ts";
 
 interface FieldProps extends BoundField {
@@ -24,9 +24,15 @@ interface TextFieldProps extends FieldProps {
 /** One line of text. */
 export function TextField({ suggestions, mono, onValue, label, hint, error, ...attributes }: TextFieldProps) {
   const id = useId();
+  const input = useRef<HTMLInputElement>(null);
+  // The attribute alone does nothing for a field that comes when another has the focus.
+  useLayoutEffect(() => {
+    if (attributes.autofocus) input.current?.focus();
+  }, []);
   return (
     <Labelled {...{ id, label, hint, error }} required={attributes.required}>
       <input
+        ref={input}
         id={id}
         class={mono ? "mono" : undefined}
         list={suggestions ? `${id}-list` : undefined}

@@ -26,7 +26,8 @@ export function NewUserDialog({ onAdded, onClose }: NewUserDialogProps) {
   const words = operator.users;
   const roles = session.value?.role === "operator" ? ROLES : (["company"] as const);
   const form = useForm(
-    { login: "", role: roles[0] ?? "company", scope: "" },
+    // Who presses Enter too soon makes nobody an operator.
+    { login: "", role: "company" as Role, scope: "" },
     ({ login, role, scope }) => {
       const body = { login: login.trim(), role, ...(role === "operator" ? {} : { scope: scope.trim() }) };
       return request<NewPassword>("POST", "/users", { body });

@@ -8,7 +8,7 @@ import type { Column } from "../components/table.tsx";
 import { useRows } from "../fetched.ts";
 import { formatAge } from "../format.ts";
 import { type Answer, pathOf, request } from "../http.ts";
-import type { Role } from "../session.ts";
+import { type Role, session } from "../session.ts";
 import { texts } from "../texts.ts";
 import { type NewPassword, NewUserDialog } from "./new-user-dialog.tsx";
 
@@ -45,11 +45,13 @@ export function UsersPage() {
           />
         ),
       }}
-      rowActions={({ login }) => (
-        <Button small label={`${words.reset}: ${login}`} onClick={() => setResetting(login)}>
-          {words.reset}
-        </Button>
-      )}
+      rowActions={({ login }) =>
+        login !== session.value?.login && (
+          <Button small label={`${words.reset}: ${login}`} onClick={() => setResetting(login)}>
+            {words.reset}
+          </Button>
+        )
+      }
       removal={{ words, request: ({ login }) => request("DELETE", pathOf("users", login)) }}
       columns={columnsOfUsers()}
     >

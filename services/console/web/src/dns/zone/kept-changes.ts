@@ -1,8 +1,21 @@
+import { effect } from "@preact/signals";
+import { session } from "../../session.ts";
 import { texts } from "../../texts.ts";
 import { countChanges, NO_CHANGES, type PendingChanges } from "../pending-changes.ts";
 
-/** Pending changes outlive a walk to another page, not the closing of the window; that is asked about first. */
+/**
+ * Pending changes outlive a walk to another page, and the end of a session, for whoever made them; not the closing of the
+ * window, which is asked about first.
+ */
 const kept = new Map<string, PendingChanges>();
+let madeBy: string | undefined;
+
+effect(() => {
+  const login = session.value?.login;
+  if (login === undefined || login === madeBy) return;
+  kept.clear();
+  madeBy = login;
+});
 
 export function keptChanges(zoneKey: string): PendingChanges {
   return kept.get(zoneKey) ?? NO_CHANGES;

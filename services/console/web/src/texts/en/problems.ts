@@ -68,6 +68,7 @@ export const problems = {
     "totp-code-wrong": "The code is wrong. Look at the clock of the device and take the next one.",
     "user-exists": "There is a user {login} already. Choose another login.",
     "own-account": "Nobody deletes their own account. Ask another operator to.",
+    "own-reset": "Change your own password in your account's page.",
     "last-operator": "The last operator must stay. Add another one first.",
     "reseller-exists": "There is a reseller {id} already. Choose another identifier.",
     "instance-name-taken": "There is an instance of this name already. Choose another name.",

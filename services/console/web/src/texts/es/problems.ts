@@ -67,6 +67,7 @@ export const problems: Texts["problems"] = {
     "totp-code-wrong": "El código es incorrecto. Revise el reloj del dispositivo y use el siguiente.",
     "user-exists": "Ya hay un usuario {login}. Elija otro nombre.",
     "own-account": "Nadie borra su propia cuenta. Pídaselo a otro operador.",
+    "own-reset": "Cambie su propia contraseña en la página de su cuenta.",
     "last-operator": "El último operador debe quedar. Agregue otro primero.",
     "reseller-exists": "Ya hay un revendedor {id}. Elija otro identificador.",
     "instance-name-taken": "Ya hay una instancia con este nombre. Elija otro.",
