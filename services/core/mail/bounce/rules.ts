@@ -162,9 +162,19 @@ export function readSystemPhrases(): ReadonlyMap<string, readonly Phrase[]> {
   );
 }
 
-/** The form in which texts meet most patterns: lower case, runs of blanks and line breaks as one blank. */
+/** The form in which texts meet most patterns: lower case, ASCII quotation marks, runs of blanks and line breaks as one blank. */
 export function comparable(text: string): string {
-  return text.toLowerCase().replace(/[\s\u00a0]+/g, " ");
+  return withAsciiQuotes(text)
+    .toLowerCase()
+    .replace(/[\s\u00a0]+/g, " ");
+}
+
+/**
+ * Typographic quotation marks and apostrophes as those of ASCII, in which the tables are written; a character for each.
+ * U+0091 to U+0094 are what gateways make of them that take Windows-1252 for ISO 8859-1.
+ */
+export function withAsciiQuotes(text: string): string {
+  return text.replace(/[‘’‚‛ʼ\x91\x92]/g, "'").replace(/[“”„‟\x93\x94]/g, '"');
 }
 
 /** The reason that the table of enhanced statuses has for a code. */

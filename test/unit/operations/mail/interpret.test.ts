@@ -138,6 +138,35 @@ describe("delivery reports", () => {
   });
 });
 
+describe("notices with typographic quotation marks", () => {
+  const notice = (type: string, body: string) =>
+    interpret(
+      Buffer.from(`From: MAILER-DAEMON@mx.example.org\nSubject: Info\nContent-Type: ${type}\n\n${body}`, "latin1"),
+    );
+  const result = { recipient: "jane@example.net", reason: "userunknown", hard: true };
+
+  test.each([
+    ["Le courriel n’a pas pu être distribué :\n<jane@example.net>: cette adresse n’existe pas"],
+    ["We couldn’t be sure… it wasn’t delivered to jane@example.net: the mailbox doesn’t exist"],
+    ["Il messaggio non è stato recapitato a jane@example.net: l’utente non esiste"],
+    ["Delivery failed. Remote Server returned ‘550 5.1.1 no such user’\n“jane@example.net”"],
+  ])("%s", async (text) => {
+    const utf8 = Buffer.from(text).toString("latin1");
+    expect(await notice("text/plain; charset=utf-8", utf8)).toMatchObject({ kind: "dsn", results: [result] });
+  });
+
+  test("in windows-1252", async () => {
+    const text = "Le courriel n\x92a pas pu \xeatre distribu\xe9 :\n<jane@example.net>: cette adresse n\x92existe pas";
+    expect(await notice("text/plain; charset=windows-1252", text)).toMatchObject({ kind: "dsn", results: [result] });
+  });
+
+  test("in HTML", async () => {
+    const html =
+      "<p>Le courriel n&rsquo;a pas pu &ecirc;tre distribu&eacute;</p>jane@example.net : l&#8217;adresse n&#146;existe pas";
+    expect(await notice("text/html", html)).toMatchObject({ kind: "dsn", results: [result] });
+  });
+});
+
 describe("notifications of Amazon SES", () => {
   const notification = (message: object) =>
     octets(`From: no-reply@sns.example.com\nSubject: Notification\n\n${JSON.stringify(message)}\n`);
