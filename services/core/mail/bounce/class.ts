@@ -182,19 +182,26 @@ function reasonInHints(words: string, evidence: ReadEvidence): BounceReason | un
 
 function reasonIn(rules: readonly WordingRule[], words: string, evidence: ReadEvidence): BounceReason | undefined {
   if (words === "") return undefined;
-  return rules.find((rule) => rule.pattern.test(words) && appliesTo(rule, evidence))?.reason;
+  return rules.find((rule) => rule.pattern.test(words) && appliesTo(rule, words, evidence))?.reason;
 }
 
 /** Shorter phrases ("message rejected") are said by many systems of many things: they only hint. */
 const CERTAIN_WEIGHT = 18;
 
-function appliesTo(rule: WordingRule, { status, command }: ReadEvidence): boolean {
+function appliesTo(rule: WordingRule, words: string, evidence: ReadEvidence): boolean {
+  const { status, command } = evidence;
+  if (rule.withoutReply && (words !== evidence.text || isOfSession(evidence))) return false;
   if (rule.onlyAtRcpt && command !== "rcpt") {
     const aboutRecipient = status?.startsWith("5.1.") || (status === "5.7.1" && command !== "data");
     if (!aboutRecipient) return false;
   }
   if (rule.onlyStatus && !status?.startsWith(rule.onlyStatus)) return false;
   return !(rule.unlessStatus && status?.startsWith(rule.unlessStatus) && command !== "rcpt");
+}
+
+/** Whether anything tells of a reply, which a remote system may give to the message as well as to the recipient. */
+function isOfSession({ status, replycode, command }: ReadEvidence): boolean {
+  return replycode !== 0 || command !== undefined || (status !== undefined && isSpecific(status));
 }
 
 function findCommand(text: string): SmtpCommand | undefined {

@@ -10,6 +10,7 @@ interface Patterns {
 interface Wording extends Patterns {
   readonly reason: string;
   readonly onlyAtRcpt?: boolean;
+  readonly withoutReply?: boolean;
   readonly onlyStatus?: string;
   readonly unlessStatus?: string;
 }
@@ -77,6 +78,8 @@ const table = (name: string): unknown => load(`#config/bounces/${name}.json`);
 
 /**
  * `onlyAtRcpt`: the words count only in a reply to RCPT TO, or beside a status 5.1.x or, before the message, 5.7.1.
+ * `withoutReply`: only as the failing system's own words, and where no reply code, no SMTP command and no status that says
+ * more than its class stands with them: the reporting system says them of its own users.
  * `onlyStatus`: only beside a status that starts so.
  * `unlessStatus`: unless it is a reply to RCPT TO, they do not count beside a status that starts so.
  */
@@ -84,6 +87,7 @@ export interface WordingRule {
   readonly reason: BounceReason;
   readonly pattern: RegExp;
   readonly onlyAtRcpt: boolean;
+  readonly withoutReply: boolean;
   readonly onlyStatus: string | undefined;
   readonly unlessStatus: string | undefined;
 }
@@ -245,6 +249,7 @@ function wordingRule(rule: Wording): WordingRule {
     reason: rule.reason as BounceReason,
     pattern: anyOf(rule.patterns),
     onlyAtRcpt: rule.onlyAtRcpt ?? false,
+    withoutReply: rule.withoutReply ?? false,
     onlyStatus: rule.onlyStatus,
     unlessStatus: rule.unlessStatus,
   };

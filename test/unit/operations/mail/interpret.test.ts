@@ -105,6 +105,21 @@ describe("delivery reports", () => {
     expect((await interpret(dsn({ fields }))).results[0]?.hard).toBe(false);
   });
 
+  test("Exim's own router knows no such user; what a remote system says of the message is a filter's", async () => {
+    const fields = ["jane", "joe", "ann"]
+      .map((name) => `Action: failed\nFinal-Recipient: rfc822;${name}@example.net\nStatus: 5.0.0`)
+      .join("\n\n");
+    const notice =
+      "A message that you sent could not be delivered to one or more of its\nrecipients. The following address(es) failed:\n\n" +
+      "  jane@example.net\n    Unknown local user\n  joe@example.net\n    No user here called joe\n" +
+      "  ann@example.net\n    SMTP error from remote mail server after end of data:\n    host mx.example.net [192.0.2.7]: 550 unknown user";
+    expect((await interpret(dsn({ fields, notice }))).results).toMatchObject([
+      { recipient: "jane@example.net", reason: "userunknown", hard: true },
+      { recipient: "joe@example.net", reason: "userunknown", hard: true },
+      { recipient: "ann@example.net", reason: "filtered", hard: false },
+    ]);
+  });
+
   test("the notice names the mailbox where the fields name an account", async () => {
     const fields = "Final-Recipient: LOCAL;<jane>\nAction: failed\nStatus: 5.2.2";
     const notice = "Failed to deliver to '<jane@example.net>'\naccount is full";
