@@ -116,7 +116,7 @@ interface Report {
   readonly recipients: readonly ReportedRecipient[];
   /** What is beside it: the part that also holds the returned message, and the words for people. */
   readonly around?: { readonly container: MimePart; readonly notice: BounceNotice };
-  /** A person's own filter sent it and may say anything: it is a failure only for a reason that mail systems give. */
+  /** A person's own filter sent it and may say anything: what is no reason that mail systems give is a refusal. */
   readonly fromOwnFilter?: boolean;
 }
 
@@ -135,15 +135,19 @@ function deliveryReport(root: MimePart): Report | undefined {
   if (notification) return jsonReport(notification);
   const fromMailSystem = isFromMailSystem(root);
   const report = findDeliveryReport(root) ?? (fromMailSystem ? findRelabelledReport(root) : undefined);
-  const refusal = report || !fromMailSystem ? undefined : refusalByRecipient(root);
+  const refusal = report ? undefined : refusalByRecipient(root, fromMailSystem);
   const found = report ?? refusal;
   return found && { ...readReport(root, found), fromOwnFilter: refusal !== undefined };
 }
 
-/** Only its words tell a refusal from a receipt for a message that was deleted unread. */
-function refusalByRecipient(root: MimePart): DeliveryReport | undefined {
-  const report = findDispositionReport(root);
-  return report && bounceRules().refusals.test(comparable(readNotice(root).text)) ? report : undefined;
+/**
+ * Only its words, or the comment that Dovecot and Cyrus write, tell a refusal from a receipt for a message that was deleted
+ * unread.
+ */
+function refusalByRecipient(root: MimePart, fromMailSystem: boolean): DeliveryReport | undefined {
+  const isMarked = /^auto-replied\s{0,9}\(rejected\)/i.test(headerValue(root, "auto-submitted"));
+  const isSaid = fromMailSystem && bounceRules().refusals.test(comparable(readNotice(root).text));
+  return isMarked || isSaid ? findDispositionReport(root) : undefined;
 }
 
 function jsonReport({ type, recipients }: JsonNotification): Report {
@@ -189,13 +193,14 @@ function judgeReport(report: Report | undefined, phrases: Phrases): Finding | un
   if (!report) return undefined;
   const { recipients, around, fromOwnFilter } = report;
   const judged = recipients.map((recipient) => judge(recipient, phrases));
-  const results = judged.map(({ result }) => result);
-  if (fromOwnFilter && results.every(({ reason }) => reason === "undefined")) return undefined;
+  const results = judged.map(({ result }) =>
+    fromOwnFilter && result.reason === "undefined" ? { ...result, reason: "rejected" as const } : result,
+  );
   const asks = around && bounceRules().challenges.test(comparable(around.notice.text.slice(0, 4000)));
   const isChallenge =
     (asks && results.every(({ hard }) => !hard)) || results.every(({ reason }) => reason === "vacation");
   if (isChallenge && around) return { kind: "vacation", results: [] };
-  const unknown = [...new Set(judged.flatMap(({ unknownWords }) => unknownWords ?? []))];
+  const unknown = fromOwnFilter ? [] : [...new Set(judged.flatMap(({ unknownWords }) => unknownWords ?? []))];
   return {
     kind: "dsn",
     results,

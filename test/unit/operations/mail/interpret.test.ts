@@ -251,6 +251,65 @@ ${dsn({ fields: "Final-Recipient: rfc822; joe@example.net\nAction: failed" }).to
   });
 });
 
+/** A disposition notification, as mail readers and filters send it. */
+function mdn(header: string, words: string, disposition: string): Buffer {
+  return octets(`${header}
+Content-Type: multipart/report; report-type=disposition-notification; boundary=b
+
+--b
+
+${words}
+--b
+Content-Type: message/disposition-notification
+
+Final-Recipient: rfc822; jane@example.net
+Disposition: ${disposition}
+--b--
+`);
+}
+
+describe("refusals by the recipient's own filter", () => {
+  const mark = "Auto-Submitted: auto-replied (rejected)";
+  const deleted = "automatic-action/MDN-sent-automatically; deleted";
+  const folded = "automatic-action/MDN-sent-automatically;\n deleted";
+
+  test.each([
+    [
+      "From: Mail Delivery Subsystem <postmaster@example.net>",
+      "Mail to jane was automatically refused:\nno ads",
+      deleted,
+    ],
+    [`From: jane@example.net\n${mark}`, "Por favor, no me escriban más.", folded],
+    [`From: postmaster@example.net\n${mark}`, "Rebutjat automàticament.\n\nNo, gràcies", deleted],
+  ])("in whatever words: %j", async (header, words, disposition) => {
+    const results = [
+      {
+        ...{ recipient: "jane@example.net", action: "failed", status: null, replycode: null },
+        ...{ hard: false, reason: "rejected" },
+      },
+    ];
+    expect(await interpret(mdn(header, words, disposition))).toEqual({ kind: "dsn", results });
+  });
+
+  test("for a reason that mail systems give", async () => {
+    const message = mdn(`From: postmaster@example.net\n${mark}`, "Was automatically rejected:\nMailbox full", deleted);
+    expect((await interpret(message)).results).toMatchObject([{ reason: "mailboxfull", hard: false }]);
+  });
+
+  test.each([
+    ["From: postmaster@example.net", "The message was deleted without being read.", deleted],
+    ["From: jane@example.net", "Deleted unread. This was automatically rejected mail, I think.", deleted],
+    ["From: postmaster@example.net", "Your message was read.", "manual-action/MDN-sent-manually; displayed"],
+    [
+      "From: postmaster@example.net",
+      "It is automatically rejected when read.",
+      "manual-action/MDN-sent-manually; displayed",
+    ],
+  ])("a receipt is none: %j, %j", async (header, words, disposition) => {
+    expect(await interpret(mdn(header, words, disposition))).toMatchObject({ kind: "not-bounce", results: [] });
+  });
+});
+
 describe("automatic replies", () => {
   test.each([
     ["RFC 3834", "From: jane@example.net\nSubject: Re: News\nAuto-Submitted: auto-replied (vacation)\n\nI am away."],
