@@ -126,6 +126,8 @@ interface ReportedRecipient {
   readonly action: DsnAction;
   readonly status?: string | undefined;
   readonly diagnostic: string;
+  /** Whether the diagnostic is what a system says under an address that it could not route itself. */
+  readonly unrouted?: boolean;
   readonly context?: string;
   readonly elsewhere?: string;
 }
@@ -179,7 +181,8 @@ function textNotice(root: MimePart): Report | undefined {
   const recipients = named.map(({ address, passage }): ReportedRecipient => {
     const context = named.length === 1 ? notice.text : `${notice.introduction}\n${passage}`;
     const diagnostic = remoteWords(passage) || context;
-    return { recipient: address, action, diagnostic, context, elsewhere: notice.elsewhere };
+    const unrouted = bounceRules().unrouted.test(passage);
+    return { recipient: address, action, diagnostic, unrouted, context, elsewhere: notice.elsewhere };
   });
   return { recipients, around: { container: root, notice } };
 }
@@ -234,6 +237,7 @@ function readRecipient(
     action: namedAction(recipient.action) ?? impliedAction(recipient.status, isDelay || recipient.willRetry),
     status: recipient.status,
     diagnostic: remoteWords(recipient.diagnostic || passage),
+    unrouted: recipient.diagnostic === "" && bounceRules().unrouted.test(passage),
     context: isOnly ? `${passage}\n${notice.text}` : passage,
     elsewhere: notice.elsewhere,
   };
@@ -246,7 +250,7 @@ interface Judged {
 }
 
 function judge(reported: ReportedRecipient, phrases: Phrases): Judged {
-  const { recipient, action, diagnostic, context = "", elsewhere = "" } = reported;
+  const { recipient, action, diagnostic, unrouted, context = "", elsewhere = "" } = reported;
   const replycode = findReplyCode(diagnostic) ?? findReplyCode(context) ?? null;
   const status = mostSpecificStatus(reported.status, diagnostic) ?? mostSpecificStatus(undefined, context) ?? null;
   if (action !== "failed" && action !== "delayed") {
@@ -255,7 +259,7 @@ function judge(reported: ReportedRecipient, phrases: Phrases): Judged {
     const result = { recipient, action, status: told, replycode: success?.[1] ?? replycode };
     return { result: { ...result, hard: false, reason: "delivered" } };
   }
-  const evidence = { status, replycode, text: diagnostic };
+  const evidence = { status, replycode, text: diagnostic, unrouted };
   const byNotice = explainBounce({ ...evidence, context }, phrases);
   const { reason, hard, by } =
     byNotice.reason === "undefined" ? explainBounce({ ...evidence, context: elsewhere }, phrases) : byNotice;

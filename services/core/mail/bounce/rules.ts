@@ -10,7 +10,6 @@ interface Patterns {
 interface Wording extends Patterns {
   readonly reason: string;
   readonly onlyAtRcpt?: boolean;
-  readonly withoutReply?: boolean;
   readonly onlyStatus?: string;
   readonly unlessStatus?: string;
 }
@@ -47,6 +46,7 @@ interface Layouts {
   readonly returned: Patterns;
   readonly recipients: Rules<Layout>;
   readonly diagnostics: Rules<{ readonly pattern: string }>;
+  readonly unrouted: Patterns;
   readonly commands: Rules<Patterns & { readonly command: string }>;
   readonly automaticSubjects: Patterns;
   readonly automaticTexts: Patterns;
@@ -78,8 +78,6 @@ const table = (name: string): unknown => load(`#config/bounces/${name}.json`);
 
 /**
  * `onlyAtRcpt`: the words count only in a reply to RCPT TO, or beside a status 5.1.x or, before the message, 5.7.1.
- * `withoutReply`: only as the failing system's own words, and where no reply code, no SMTP command and no status that says
- * more than its class stands with them: the reporting system says them of its own users.
  * `onlyStatus`: only beside a status that starts so.
  * `unlessStatus`: unless it is a reply to RCPT TO, they do not count beside a status that starts so.
  */
@@ -87,7 +85,6 @@ export interface WordingRule {
   readonly reason: BounceReason;
   readonly pattern: RegExp;
   readonly onlyAtRcpt: boolean;
-  readonly withoutReply: boolean;
   readonly onlyStatus: string | undefined;
   readonly unlessStatus: string | undefined;
 }
@@ -134,6 +131,7 @@ function compileRules() {
     refusals: anyOf(layouts.refusals.patterns),
     returned: new RegExp(`${RULER}(?:${layouts.returned.patterns.join("|")})`, "im"),
     recipients: layouts.recipients.rules.map(recipientLayout),
+    unrouted: anyOf(layouts.unrouted.patterns),
     diagnostics: layouts.diagnostics.rules.map(({ pattern }) => new RegExp(pattern, "im")),
     commands: layouts.commands.rules.map((rule) => ({
       command: rule.command as SmtpCommand,
@@ -249,7 +247,6 @@ function wordingRule(rule: Wording): WordingRule {
     reason: rule.reason as BounceReason,
     pattern: anyOf(rule.patterns),
     onlyAtRcpt: rule.onlyAtRcpt ?? false,
-    withoutReply: rule.withoutReply ?? false,
     onlyStatus: rule.onlyStatus,
     unlessStatus: rule.unlessStatus,
   };

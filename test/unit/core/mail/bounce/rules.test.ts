@@ -58,6 +58,17 @@ test.each(layouts.returned.samples)("the returned message begins at: %s", (sampl
   expect(bounceRules().returned.test(sample)).toBe(true);
 });
 
+test.each([...layouts.unrouted.samples, "O'User@example.org\n  no such user"])("not routed: %j", (sample) => {
+  expect(bounceRules().unrouted.test(sample)).toBe(true);
+});
+
+test.each(["user@example.org: no such user", "user@example.org\nno such user", "user@example.org\n\n  regards"])(
+  "nothing tells that it was not routed: %j",
+  (sample) => {
+    expect(bounceRules().unrouted.test(sample)).toBe(false);
+  },
+);
+
 describe("recipients", () => {
   test.each(layouts.recipients.rules)("$system", ({ samples }) => {
     for (const sample of samples) {
