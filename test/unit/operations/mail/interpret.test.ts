@@ -182,6 +182,30 @@ describe("notices with typographic quotation marks", () => {
   });
 });
 
+describe("notices in Catalan", () => {
+  test.each([
+    ["El vostre missatge no s'ha pogut lliurar a jane@example.net: usuari desconegut", "userunknown", true],
+    ["No s’ha lliurat el correu.\n<jane@example.net>: aquesta adreça de correu ja no existeix", "userunknown", true],
+    ["No hem pogut lliurar el missatge:\n<jane@example.net>: no existeix l’usuari", "userunknown", true],
+    ["Ha fallat el lliurament a jane@example.net. La bústia del destinatari està plena.", "mailboxfull", false],
+    ["El missatge no ha pogut ser lliurat\n<jane@example.net>: el compte ha superat la quota", "mailboxfull", false],
+    ["No es pot lliurar a jane@example.net: el domini example.net no existeix", "hostunknown", true],
+  ])("%s", async (text, reason, hard) => {
+    const message = octets(
+      `From: MAILER-DAEMON@mx.example.org\nSubject: Avís\nAuto-Submitted: auto-replied\nContent-Type: text/plain; charset=utf-8\n\n${text}`,
+    );
+    const results = [{ recipient: "jane@example.net", reason, hard }];
+    expect(await interpret(message)).toMatchObject({ kind: "dsn", results });
+  });
+
+  test("of a delay", async () => {
+    const message = octets(
+      "From: MAILER-DAEMON@mx.example.org\nSubject: Avís\nContent-Type: text/plain; charset=utf-8\n\nEl missatge encara no s'ha pogut lliurar a jane@example.net.",
+    );
+    expect((await interpret(message)).results).toMatchObject([{ action: "delayed", hard: false }]);
+  });
+});
+
 describe("notifications of Amazon SES", () => {
   const notification = (message: object) =>
     octets(`From: no-reply@sns.example.com\nSubject: Notification\n\n${JSON.stringify(message)}\n`);
@@ -314,6 +338,7 @@ describe("automatic replies", () => {
   test.each([
     ["RFC 3834", "From: jane@example.net\nSubject: Re: News\nAuto-Submitted: auto-replied (vacation)\n\nI am away."],
     ["its subject", "From: jane@example.net\nSubject: Automatic reply: News\n\nI will be back on Monday."],
+    ["a subject in Catalan", "From: jane@example.net\nSubject: Resposta automàtica: News\n\nTorno dilluns."],
     ["a subject in German", "From: jane@example.net\nSubject: Abwesenheitsnotiz: News\n\nBin bald zurück."],
     ["a field of its own", "From: jane@example.net\nX-Autoreply: yes\nSubject: News\n\nHello"],
     ["Precedence", "From: jane@example.net\nPrecedence: auto_reply\nSubject: News\n\nHello"],
