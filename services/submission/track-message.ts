@@ -1,4 +1,5 @@
 import { decodeQuotedPrintable } from "../core/mail/bounce/decode.ts";
+import { charsetDecoder } from "../core/mail/charset.ts";
 import { joinMessage, type MessageParts, splitMessage } from "../core/mail/message.ts";
 import { type MessagePlace, type MessageTracking, SOFT_BREAK } from "../core/mail/message-places.ts";
 import { encodeQuotedPrintable, toCrlf } from "../core/mail/mime.ts";
@@ -79,9 +80,10 @@ function readHtml(entity: MessageParts): string | undefined {
   const octets = decodeBody(entity);
   if (octets === undefined) return undefined;
   const label = /;\s*charset\s*=\s*"?([^\s";]+)/i.exec(readField(entity, "content-type") ?? "")?.[1] ?? "utf-8";
+  const charset = /^(us-)?ascii$/i.test(label) ? "utf-8" : label;
   try {
-    const decoder = new TextDecoder(/^(us-)?ascii$/i.test(label) ? "utf-8" : label, { fatal: true, ignoreBOM: true });
-    const html = decoder.decode(octets);
+    const html = charsetDecoder(charset, { fatal: true, ignoreBOM: true })?.decode(octets);
+    if (html === undefined) return undefined;
     return /-----BEGIN PGP /.test(html) || html.includes("\0") ? undefined : html;
   } catch {
     return undefined;
@@ -147,7 +149,11 @@ function isPlaceTag(tag: string): boolean {
   return tag === OPEN_TAG || tag === UNSUBSCRIBE_TAG || tag.startsWith(clickTag(""));
 }
 
-/** The fields of the part, its other fields and parameters as they were; a digest of what it was no longer holds. */
+/**
+ * The fields of the part, its other fields and parameters as they were; a digest of what it was no longer holds. A charset
+ * that the page itself names in a `meta` element may stay: this one goes before it.
+ * @see https://html.spec.whatwg.org/multipage/parsing.html#determining-the-character-encoding
+ */
 function describeHtml(entity: MessageParts): MessageParts["fields"] {
   const fields = entity.fields.filter(({ name }) => name !== "content-md5");
   const encoded = withField(fields, "Content-Transfer-Encoding", "quoted-printable");

@@ -116,7 +116,7 @@ interface Report {
   readonly recipients: readonly ReportedRecipient[];
   /** What is beside it: the part that also holds the returned message, and the words for people. */
   readonly around?: { readonly container: MimePart; readonly notice: BounceNotice };
-  /** A person's own filter sent it and may say anything: it is a failure only for a reason that mail systems give. */
+  /** A person's own filter sent it and may say anything: what is no reason that mail systems give is a refusal. */
   readonly fromOwnFilter?: boolean;
 }
 
@@ -126,6 +126,8 @@ interface ReportedRecipient {
   readonly action: DsnAction;
   readonly status?: string | undefined;
   readonly diagnostic: string;
+  /** Whether the diagnostic is what a system says under an address that it could not route itself. */
+  readonly unrouted?: boolean;
   readonly context?: string;
   readonly elsewhere?: string;
 }
@@ -135,15 +137,19 @@ function deliveryReport(root: MimePart): Report | undefined {
   if (notification) return jsonReport(notification);
   const fromMailSystem = isFromMailSystem(root);
   const report = findDeliveryReport(root) ?? (fromMailSystem ? findRelabelledReport(root) : undefined);
-  const refusal = report || !fromMailSystem ? undefined : refusalByRecipient(root);
+  const refusal = report ? undefined : refusalByRecipient(root, fromMailSystem);
   const found = report ?? refusal;
   return found && { ...readReport(root, found), fromOwnFilter: refusal !== undefined };
 }
 
-/** Only its words tell a refusal from a receipt for a message that was deleted unread. */
-function refusalByRecipient(root: MimePart): DeliveryReport | undefined {
-  const report = findDispositionReport(root);
-  return report && bounceRules().refusals.test(comparable(readNotice(root).text)) ? report : undefined;
+/**
+ * Only its words, or the comment that Dovecot and Cyrus write, tell a refusal from a receipt for a message that was deleted
+ * unread.
+ */
+function refusalByRecipient(root: MimePart, fromMailSystem: boolean): DeliveryReport | undefined {
+  const isMarked = /^auto-replied\s{0,9}\(rejected\)/i.test(headerValue(root, "auto-submitted"));
+  const isSaid = fromMailSystem && bounceRules().refusals.test(comparable(readNotice(root).text));
+  return isMarked || isSaid ? findDispositionReport(root) : undefined;
 }
 
 function jsonReport({ type, recipients }: JsonNotification): Report {
@@ -175,7 +181,8 @@ function textNotice(root: MimePart): Report | undefined {
   const recipients = named.map(({ address, passage }): ReportedRecipient => {
     const context = named.length === 1 ? notice.text : `${notice.introduction}\n${passage}`;
     const diagnostic = remoteWords(passage) || context;
-    return { recipient: address, action, diagnostic, context, elsewhere: notice.elsewhere };
+    const unrouted = bounceRules().unrouted.test(passage);
+    return { recipient: address, action, diagnostic, unrouted, context, elsewhere: notice.elsewhere };
   });
   return { recipients, around: { container: root, notice } };
 }
@@ -189,13 +196,14 @@ function judgeReport(report: Report | undefined, phrases: Phrases): Finding | un
   if (!report) return undefined;
   const { recipients, around, fromOwnFilter } = report;
   const judged = recipients.map((recipient) => judge(recipient, phrases));
-  const results = judged.map(({ result }) => result);
-  if (fromOwnFilter && results.every(({ reason }) => reason === "undefined")) return undefined;
+  const results = judged.map(({ result }) =>
+    fromOwnFilter && result.reason === "undefined" ? { ...result, reason: "rejected" as const } : result,
+  );
   const asks = around && bounceRules().challenges.test(comparable(around.notice.text.slice(0, 4000)));
   const isChallenge =
     (asks && results.every(({ hard }) => !hard)) || results.every(({ reason }) => reason === "vacation");
   if (isChallenge && around) return { kind: "vacation", results: [] };
-  const unknown = [...new Set(judged.flatMap(({ unknownWords }) => unknownWords ?? []))];
+  const unknown = fromOwnFilter ? [] : [...new Set(judged.flatMap(({ unknownWords }) => unknownWords ?? []))];
   return {
     kind: "dsn",
     results,
@@ -229,6 +237,7 @@ function readRecipient(
     action: namedAction(recipient.action) ?? impliedAction(recipient.status, isDelay || recipient.willRetry),
     status: recipient.status,
     diagnostic: remoteWords(recipient.diagnostic || passage),
+    unrouted: recipient.diagnostic === "" && bounceRules().unrouted.test(passage),
     context: isOnly ? `${passage}\n${notice.text}` : passage,
     elsewhere: notice.elsewhere,
   };
@@ -241,7 +250,7 @@ interface Judged {
 }
 
 function judge(reported: ReportedRecipient, phrases: Phrases): Judged {
-  const { recipient, action, diagnostic, context = "", elsewhere = "" } = reported;
+  const { recipient, action, diagnostic, unrouted, context = "", elsewhere = "" } = reported;
   const replycode = findReplyCode(diagnostic) ?? findReplyCode(context) ?? null;
   const status = mostSpecificStatus(reported.status, diagnostic) ?? mostSpecificStatus(undefined, context) ?? null;
   if (action !== "failed" && action !== "delayed") {
@@ -250,7 +259,7 @@ function judge(reported: ReportedRecipient, phrases: Phrases): Judged {
     const result = { recipient, action, status: told, replycode: success?.[1] ?? replycode };
     return { result: { ...result, hard: false, reason: "delivered" } };
   }
-  const evidence = { status, replycode, text: diagnostic };
+  const evidence = { status, replycode, text: diagnostic, unrouted };
   const byNotice = explainBounce({ ...evidence, context }, phrases);
   const { reason, hard, by } =
     byNotice.reason === "undefined" ? explainBounce({ ...evidence, context: elsewhere }, phrases) : byNotice;

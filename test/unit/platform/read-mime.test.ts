@@ -56,7 +56,8 @@ describe("decoding", () => {
       "café au lait =zz",
     ],
     ["base64", "Content-Transfer-Encoding: BASE64\n\ncGxhaW4=\n", "plain"],
-    ["windows-1252 without a label", "Content-Type: text/plain\n\ncaf\xe9", "café"],
+    ["windows-1252 without a label", "Content-Type: text/plain\n\ncaf\xe9 \x80", "café €"],
+    ["windows-1252", "Content-Type: text/plain; charset=windows-1252\n\nn\x92existe \x93pas\x94", "n’existe “pas”"],
     ["a label that no one knows", "Content-Type: text/plain; charset=x-klingon\n\ncaf\xe9", "café"],
     ["ISO-2022-JP without a label", "Subject: x\n\n\x1b$B%(%i!<\x1b(B", "エラー"],
     ["a comment behind the encoding", "Content-Transfer-Encoding: base64; x\n\ncGxhaW4=\n", "plain"],
@@ -68,6 +69,8 @@ describe("decoding", () => {
     ["=?utf-8?q?caf=C3=A9_au_lait?=", "café au lait"],
     ["=?UTF-8?B?Y2Fm?= =?utf-8?b?w6k=?=", "café"],
     ["=?iso-8859-1*fr?q?caf=E9?= x", "café x"],
+    ["=?windows-1252?q?it=92s_=80?=", "it’s €"],
+    ["=?iso-8859-1?b?kg==?=", "’"],
     ["=?nonsense?q?a?=", "a"],
     ["=?utf-8?x?a?=", "=?utf-8?x?a?="],
   ])("encoded words %j", (value, decoded) => {

@@ -61,6 +61,20 @@ describe("the HTML of a submitted message", () => {
     expect(octets.toString()).not.toContain("Content-MD5");
   });
 
+  test.each(["windows-1252", "iso-8859-1"])(
+    "in %s keeps its quotation marks, dashes and euro signs",
+    async (charset) => {
+      const { octets, mail } = await read(
+        lines(
+          ...["MIME-Version: 1.0", `Content-Type: text/html; charset=${charset}`],
+          ...["Content-Transfer-Encoding: quoted-printable", "", "=93it=92s=94 =96 =80 5=85 =E9"],
+        ),
+      );
+      expect(mail.html).toBe(`“it’s” – € 5… é${PIXEL}`);
+      expect(octets.toString()).toContain("charset=utf-8");
+    },
+  );
+
   test("deep within a message: not an octet beside it changes", () => {
     const [before, html, after] = [
       lines(

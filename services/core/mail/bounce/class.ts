@@ -33,6 +33,11 @@ export interface BounceEvidence {
   readonly context?: string | undefined;
   /** The SMTP command that was refused; read from the text when not given. */
   readonly command?: SmtpCommand | undefined;
+  /**
+   * The report is laid out as that of a system which could not route the address itself: where nothing tells of a session,
+   * words that say the reason mean what they mean in a reply to RCPT TO. Words that only hint may be of a local delivery.
+   */
+  readonly unrouted?: boolean | undefined;
 }
 
 /** The step of a session that a reply answers; `message` is the reply after the final dot. */
@@ -63,8 +68,9 @@ export function explainBounce(
   const status = mostSpecificStatus(evidence.status, evidence.text);
   const replycode = Number(evidence.replycode ?? findReplyCode(evidence.text) ?? 0);
   const command = evidence.command ?? findCommand(text) ?? findCommand(context);
+  const unrouted = evidence.unrouted === true && replycode === 0 && !command;
   const gaveUp = bounceRules().givenUp.test(text) || bounceRules().givenUp.test(context);
-  const read = { text, context, status, replycode, command, gaveUp, phrases };
+  const read = { text, context, status, replycode, command, unrouted, gaveUp, phrases };
   const found = findReason(read);
   const reason = settleConflict(found.reason, read);
   const transient = status ? status.startsWith("4") : replycode >= 400 && replycode < 500;
@@ -145,6 +151,7 @@ interface ReadEvidence {
   readonly status: EnhancedStatus | undefined;
   readonly replycode: number;
   readonly command: SmtpCommand | undefined;
+  readonly unrouted: boolean;
   readonly gaveUp: boolean;
   readonly phrases: Phrases;
 }
@@ -153,12 +160,13 @@ function findReason(evidence: ReadEvidence): {
   readonly reason: BounceReason;
   readonly by: "words" | "status" | "code";
 } {
-  const { text, context, status, replycode, gaveUp } = evidence;
+  const { text, context, status, replycode, unrouted, gaveUp } = evidence;
   const hasStatus = status !== undefined && isSpecific(status);
   const byStatus = hasStatus ? reasonOfStatus(status) : undefined;
   // What relays write over the remote system's own code says little.
   const byOwnStatus = status?.endsWith(".5.0") ? undefined : byStatus;
-  const inText = reasonInWords(text, evidence) ?? (gaveUp && !status?.startsWith("5") ? "expired" : undefined);
+  const asReply = unrouted ? { ...evidence, command: "rcpt" as const } : evidence;
+  const inText = reasonInWords(text, asReply) ?? (gaveUp && !status?.startsWith("5") ? "expired" : undefined);
   if (inText) return { reason: inText, by: "words" };
   if (byOwnStatus) return { reason: byOwnStatus, by: "status" };
   const hinted = reasonInHints(text, evidence) ?? reasonInWords(context, evidence) ?? reasonInHints(context, evidence);

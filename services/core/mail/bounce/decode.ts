@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import { Parser } from "htmlparser2";
+import { type CharsetDecoder, charsetDecoder, WINDOWS_1252 } from "../charset.ts";
 
 /**
  * Octets to text by a charset label. An unknown or wrong label never loses ASCII: octets that are no UTF-8
@@ -16,7 +17,7 @@ export function decodeCharset(octets: Uint8Array, label: string): string {
   if (beginning.includes(ESCAPE) && /\x1b[$(][@BJ]/.test(beginning.toString("latin1")))
     return new TextDecoder("iso-2022-jp").decode(buffer);
   const text = buffer.toString("utf8");
-  return text.includes("\ufffd") ? new TextDecoder("windows-1252").decode(buffer) : text;
+  return text.includes("\ufffd") ? WINDOWS_1252.decode(buffer) : text;
 }
 
 /** Quoted-printable to octets; a malformed escape stands for itself. @see RFC 2045 §6.7 */
@@ -89,21 +90,13 @@ function decodeWord(encoding: string, text: string): Buffer {
   return decodeQuotedPrintable(Buffer.from(text.replaceAll("_", " "), "utf8"));
 }
 
-const decoders = new Map<string, Decoder>();
-
-type Decoder = InstanceType<typeof TextDecoder>;
+const decoders = new Map<string, CharsetDecoder>();
 
 /** Labels come from strangers: only those that name a decoder are remembered. */
-function decoderFor(charset: string): Decoder | undefined {
-  const known = decoders.get(charset);
-  if (known) return known;
-  try {
-    const decoder = new TextDecoder(charset);
-    decoders.set(charset, decoder);
-    return decoder;
-  } catch {
-    return undefined;
-  }
+function decoderFor(charset: string): CharsetDecoder | undefined {
+  const decoder = decoders.get(charset) ?? charsetDecoder(charset);
+  if (decoder) decoders.set(charset, decoder);
+  return decoder;
 }
 
 const HIDDEN_ELEMENTS = new Set(["script", "style", "title"]);

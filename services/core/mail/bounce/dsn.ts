@@ -57,9 +57,13 @@ export function findRelabelledReport(message: MimePart): DeliveryReport | undefi
   );
 }
 
-/** The report of a disposition notification, as Sieve's `reject` sends one. @see RFC 5429 §2.1.1 */
+/** The report of a disposition notification of a deleted message, as Sieve's `reject` sends one. @see RFC 5429 §2.1.1 */
 export function findDispositionReport(message: MimePart): DeliveryReport | undefined {
-  return findReport(message, (part) => part.type === "message/disposition-notification");
+  return findReport(
+    message,
+    (part) =>
+      part.type === "message/disposition-notification" && /^Disposition\s*:[^;]{0,200};\s*deleted\b/im.test(part.text),
+  );
 }
 
 function findReport(message: MimePart, isReport: (part: MimePart) => boolean): DeliveryReport | undefined {

@@ -1,10 +1,10 @@
 import { htmlToPlainText } from "./decode.ts";
 import { headerValue, MIME_LIMITS, type MimePart } from "./mime.ts";
-import { bounceRules, comparable } from "./rules.ts";
+import { bounceRules, comparable, withAsciiQuotes } from "./rules.ts";
 
 /** What a mail system wrote for human readers about a message that it could not deliver. */
 export interface BounceNotice {
-  /** The notice alone: the returned message is cut off. */
+  /** The notice alone, with ASCII quotation marks: the returned message is cut off. */
   readonly text: string;
   /** What stands right before the first recipient, and so may be said of all of them. */
   readonly introduction: string;
@@ -120,7 +120,7 @@ function textParts(part: MimePart): string[] {
 }
 
 function cutReturnedMessage(text: string): string {
-  const normalized = text.slice(0, MAX_NOTICE_CHARACTERS).replace(/\r\n?/g, "\n");
+  const normalized = withAsciiQuotes(text.slice(0, MAX_NOTICE_CHARACTERS)).replace(/\r\n?/g, "\n");
   // A separator at the very beginning would leave nothing of the notice: then it is a heading.
   const beginning = normalized.search(/\S/) + 1;
   const index = normalized.slice(beginning).search(bounceRules().returned);
@@ -199,9 +199,10 @@ const MAX_ORNAMENTS = 40;
 
 /** The words of the failing system in a text, where the reporting system marks them; else the text. */
 export function remoteWords(text: string): string {
+  const plain = withAsciiQuotes(text);
   for (const pattern of bounceRules().diagnostics) {
-    const words = pattern.exec(text)?.[1];
+    const words = pattern.exec(plain)?.[1];
     if (words) return words;
   }
-  return text;
+  return plain;
 }

@@ -46,6 +46,7 @@ interface Layouts {
   readonly returned: Patterns;
   readonly recipients: Rules<Layout>;
   readonly diagnostics: Rules<{ readonly pattern: string }>;
+  readonly unrouted: Patterns;
   readonly commands: Rules<Patterns & { readonly command: string }>;
   readonly automaticSubjects: Patterns;
   readonly automaticTexts: Patterns;
@@ -130,6 +131,7 @@ function compileRules() {
     refusals: anyOf(layouts.refusals.patterns),
     returned: new RegExp(`${RULER}(?:${layouts.returned.patterns.join("|")})`, "im"),
     recipients: layouts.recipients.rules.map(recipientLayout),
+    unrouted: anyOf(layouts.unrouted.patterns),
     diagnostics: layouts.diagnostics.rules.map(({ pattern }) => new RegExp(pattern, "im")),
     commands: layouts.commands.rules.map((rule) => ({
       command: rule.command as SmtpCommand,
@@ -162,9 +164,19 @@ export function readSystemPhrases(): ReadonlyMap<string, readonly Phrase[]> {
   );
 }
 
-/** The form in which texts meet most patterns: lower case, runs of blanks and line breaks as one blank. */
+/** The form in which texts meet most patterns: lower case, ASCII quotation marks, runs of blanks and line breaks as one blank. */
 export function comparable(text: string): string {
-  return text.toLowerCase().replace(/[\s\u00a0]+/g, " ");
+  return withAsciiQuotes(text)
+    .toLowerCase()
+    .replace(/[\s\u00a0]+/g, " ");
+}
+
+/**
+ * Typographic quotation marks and apostrophes as those of ASCII, in which the tables are written; a character for each.
+ * U+0091 to U+0094 are what gateways make of them that take Windows-1252 for ISO 8859-1.
+ */
+export function withAsciiQuotes(text: string): string {
+  return text.replace(/[‘’‚‛ʼ\x91\x92]/g, "'").replace(/[“”„‟\x93\x94]/g, '"');
 }
 
 /** The reason that the table of enhanced statuses has for a code. */

@@ -105,6 +105,21 @@ describe("delivery reports", () => {
     expect((await interpret(dsn({ fields }))).results[0]?.hard).toBe(false);
   });
 
+  test("Exim's own router knows no such user; what a remote system says of the message is a filter's", async () => {
+    const fields = ["jane", "joe", "ann"]
+      .map((name) => `Action: failed\nFinal-Recipient: rfc822;${name}@example.net\nStatus: 5.0.0`)
+      .join("\n\n");
+    const notice =
+      "A message that you sent could not be delivered to one or more of its\nrecipients. The following address(es) failed:\n\n" +
+      "  jane@example.net\n    Unknown local user\n  joe@example.net\n    No user here called joe\n" +
+      "  ann@example.net\n    SMTP error from remote mail server after end of data:\n    host mx.example.net [192.0.2.7]: 550 unknown user";
+    expect((await interpret(dsn({ fields, notice }))).results).toMatchObject([
+      { recipient: "jane@example.net", reason: "userunknown", hard: true },
+      { recipient: "joe@example.net", reason: "userunknown", hard: true },
+      { recipient: "ann@example.net", reason: "filtered", hard: false },
+    ]);
+  });
+
   test("the notice names the mailbox where the fields name an account", async () => {
     const fields = "Final-Recipient: LOCAL;<jane>\nAction: failed\nStatus: 5.2.2";
     const notice = "Failed to deliver to '<jane@example.net>'\naccount is full";
@@ -135,6 +150,59 @@ describe("delivery reports", () => {
       kind: "dsn",
       results: [{ recipient: "jane@example.net", reason: "userunknown" }],
     });
+  });
+});
+
+describe("notices with typographic quotation marks", () => {
+  const notice = (type: string, body: string) =>
+    interpret(
+      Buffer.from(`From: MAILER-DAEMON@mx.example.org\nSubject: Info\nContent-Type: ${type}\n\n${body}`, "latin1"),
+    );
+  const result = { recipient: "jane@example.net", reason: "userunknown", hard: true };
+
+  test.each([
+    ["Le courriel n’a pas pu être distribué :\n<jane@example.net>: cette adresse n’existe pas"],
+    ["We couldn’t be sure… it wasn’t delivered to jane@example.net: the mailbox doesn’t exist"],
+    ["Il messaggio non è stato recapitato a jane@example.net: l’utente non esiste"],
+    ["Delivery failed. Remote Server returned ‘550 5.1.1 no such user’\n“jane@example.net”"],
+  ])("%s", async (text) => {
+    const utf8 = Buffer.from(text).toString("latin1");
+    expect(await notice("text/plain; charset=utf-8", utf8)).toMatchObject({ kind: "dsn", results: [result] });
+  });
+
+  test("in windows-1252", async () => {
+    const text = "Le courriel n\x92a pas pu \xeatre distribu\xe9 :\n<jane@example.net>: cette adresse n\x92existe pas";
+    expect(await notice("text/plain; charset=windows-1252", text)).toMatchObject({ kind: "dsn", results: [result] });
+  });
+
+  test("in HTML", async () => {
+    const html =
+      "<p>Le courriel n&rsquo;a pas pu &ecirc;tre distribu&eacute;</p>jane@example.net : l&#8217;adresse n&#146;existe pas";
+    expect(await notice("text/html", html)).toMatchObject({ kind: "dsn", results: [result] });
+  });
+});
+
+describe("notices in Catalan", () => {
+  test.each([
+    ["El vostre missatge no s'ha pogut lliurar a jane@example.net: usuari desconegut", "userunknown", true],
+    ["No s’ha lliurat el correu.\n<jane@example.net>: aquesta adreça de correu ja no existeix", "userunknown", true],
+    ["No hem pogut lliurar el missatge:\n<jane@example.net>: no existeix l’usuari", "userunknown", true],
+    ["Ha fallat el lliurament a jane@example.net. La bústia del destinatari està plena.", "mailboxfull", false],
+    ["El missatge no ha pogut ser lliurat\n<jane@example.net>: el compte ha superat la quota", "mailboxfull", false],
+    ["No es pot lliurar a jane@example.net: el domini example.net no existeix", "hostunknown", true],
+  ])("%s", async (text, reason, hard) => {
+    const message = octets(
+      `From: MAILER-DAEMON@mx.example.org\nSubject: Avís\nAuto-Submitted: auto-replied\nContent-Type: text/plain; charset=utf-8\n\n${text}`,
+    );
+    const results = [{ recipient: "jane@example.net", reason, hard }];
+    expect(await interpret(message)).toMatchObject({ kind: "dsn", results });
+  });
+
+  test("of a delay", async () => {
+    const message = octets(
+      "From: MAILER-DAEMON@mx.example.org\nSubject: Avís\nContent-Type: text/plain; charset=utf-8\n\nEl missatge encara no s'ha pogut lliurar a jane@example.net.",
+    );
+    expect((await interpret(message)).results).toMatchObject([{ action: "delayed", hard: false }]);
   });
 });
 
@@ -207,10 +275,70 @@ ${dsn({ fields: "Final-Recipient: rfc822; joe@example.net\nAction: failed" }).to
   });
 });
 
+/** A disposition notification, as mail readers and filters send it. */
+function mdn(header: string, words: string, disposition: string): Buffer {
+  return octets(`${header}
+Content-Type: multipart/report; report-type=disposition-notification; boundary=b
+
+--b
+
+${words}
+--b
+Content-Type: message/disposition-notification
+
+Final-Recipient: rfc822; jane@example.net
+Disposition: ${disposition}
+--b--
+`);
+}
+
+describe("refusals by the recipient's own filter", () => {
+  const mark = "Auto-Submitted: auto-replied (rejected)";
+  const deleted = "automatic-action/MDN-sent-automatically; deleted";
+  const folded = "automatic-action/MDN-sent-automatically;\n deleted";
+
+  test.each([
+    [
+      "From: Mail Delivery Subsystem <postmaster@example.net>",
+      "Mail to jane was automatically refused:\nno ads",
+      deleted,
+    ],
+    [`From: jane@example.net\n${mark}`, "Por favor, no me escriban más.", folded],
+    [`From: postmaster@example.net\n${mark}`, "Rebutjat automàticament.\n\nNo, gràcies", deleted],
+  ])("in whatever words: %j", async (header, words, disposition) => {
+    const results = [
+      {
+        ...{ recipient: "jane@example.net", action: "failed", status: null, replycode: null },
+        ...{ hard: false, reason: "rejected" },
+      },
+    ];
+    expect(await interpret(mdn(header, words, disposition))).toEqual({ kind: "dsn", results });
+  });
+
+  test("for a reason that mail systems give", async () => {
+    const message = mdn(`From: postmaster@example.net\n${mark}`, "Was automatically rejected:\nMailbox full", deleted);
+    expect((await interpret(message)).results).toMatchObject([{ reason: "mailboxfull", hard: false }]);
+  });
+
+  test.each([
+    ["From: postmaster@example.net", "The message was deleted without being read.", deleted],
+    ["From: jane@example.net", "Deleted unread. This was automatically rejected mail, I think.", deleted],
+    ["From: postmaster@example.net", "Your message was read.", "manual-action/MDN-sent-manually; displayed"],
+    [
+      "From: postmaster@example.net",
+      "It is automatically rejected when read.",
+      "manual-action/MDN-sent-manually; displayed",
+    ],
+  ])("a receipt is none: %j, %j", async (header, words, disposition) => {
+    expect(await interpret(mdn(header, words, disposition))).toMatchObject({ kind: "not-bounce", results: [] });
+  });
+});
+
 describe("automatic replies", () => {
   test.each([
     ["RFC 3834", "From: jane@example.net\nSubject: Re: News\nAuto-Submitted: auto-replied (vacation)\n\nI am away."],
     ["its subject", "From: jane@example.net\nSubject: Automatic reply: News\n\nI will be back on Monday."],
+    ["a subject in Catalan", "From: jane@example.net\nSubject: Resposta automàtica: News\n\nTorno dilluns."],
     ["a subject in German", "From: jane@example.net\nSubject: Abwesenheitsnotiz: News\n\nBin bald zurück."],
     ["a field of its own", "From: jane@example.net\nX-Autoreply: yes\nSubject: News\n\nHello"],
     ["Precedence", "From: jane@example.net\nPrecedence: auto_reply\nSubject: News\n\nHello"],

@@ -50,10 +50,22 @@ describe("unknown users", () => {
     ["said at RCPT TO", "550 user unknown (in reply to RCPT TO command)", null, true],
     ["confirmed by the status", "550 user unknown", "5.1.1", true],
     ["repeated with the address", "550 <jane@example.org>... User unknown", null, true],
+    ["said at a place that is not known", "550 unknown user", "5.0.0", false],
     ["said after the message: a filter", "550 user unknown (in reply to end of DATA command)", null, false],
     ["contradicted by the status", "550 <jane@example.org>... User unknown", "5.2.1", false],
   ])("%s", (_, text, status, hard) => {
     expect(classifyBounce({ text, status })).toEqual({ reason: hard ? "userunknown" : "filtered", hard });
+  });
+});
+
+describe("unknown users of a system that could not route the address itself", () => {
+  test.each([
+    ["its own words", "jane: no user by that name here", true],
+    ["a local delivery", "mailbox /var/mail/jane has wrong uid (0 != 1000)", false],
+    ["a reply", "host mx.example.net [192.0.2.7]: 550 unknown user", false],
+    ["a stage of a session", "error from remote mail server after end of data: no such user", false],
+  ])("%s", (_, text, hard) => {
+    expect(classifyBounce({ text, status: "5.0.0", unrouted: true }).hard).toBe(hard);
   });
 });
 

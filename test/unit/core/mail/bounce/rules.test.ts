@@ -15,6 +15,7 @@ import {
   reasonOfReplyCode,
   reasonOfStatus,
   reasonOfSubject,
+  withAsciiQuotes,
 } from "../../../../../services/core/mail/bounce/rules.ts";
 import { findEnhancedStatuses } from "../../../../../services/core/mail/enhanced-status.ts";
 import { packageFolder } from "../../../../../services/platform/package-folder.ts";
@@ -57,6 +58,17 @@ test.each(layouts.returned.samples)("the returned message begins at: %s", (sampl
   expect(bounceRules().returned.test(sample)).toBe(true);
 });
 
+test.each([...layouts.unrouted.samples, "O'User@example.org\n  no such user"])("not routed: %j", (sample) => {
+  expect(bounceRules().unrouted.test(sample)).toBe(true);
+});
+
+test.each(["user@example.org: no such user", "user@example.org\nno such user", "user@example.org\n\n  regards"])(
+  "nothing tells that it was not routed: %j",
+  (sample) => {
+    expect(bounceRules().unrouted.test(sample)).toBe(false);
+  },
+);
+
 describe("recipients", () => {
   test.each(layouts.recipients.rules)("$system", ({ samples }) => {
     for (const sample of samples) {
@@ -71,6 +83,19 @@ describe("diagnostics", () => {
   test.each(layouts.diagnostics.rules)("$system", ({ samples }) => {
     for (const sample of samples) expect(remoteWords(sample)).toMatch(/^(?:550|smtp)/);
   });
+});
+
+test("no table holds a typographic quotation mark, as texts have none when they meet it", () => {
+  const tables = JSON.stringify([layouts, words].map(({ about: _, ...rules }) => rules));
+  expect(withAsciiQuotes(tables)).toBe(tables);
+});
+
+test.each([
+  ["Votre message n’a pas pu être remis", "votre message n'a pas pu être remis"],
+  ["l\x92adresse n‘existe pas", "l'adresse n'existe pas"],
+  ["„Postfach“ “voll” ‚ja’ s\x93o\x94 noʼs", '"postfach" "voll" \'ja\' s"o" no\'s'],
+])("%s is compared in ASCII quotation marks", (text, compared) => {
+  expect(comparable(text)).toBe(compared);
 });
 
 /** A run without bound costs the square of a hostile text, for each of its recipients. */
