@@ -160,7 +160,7 @@ const NEEDS_SMTPUTF8 = reply(553, "5.6.7", "the address needs SMTPUTF8");
 
 const REFUSALS: { readonly [refusal in MessageRefusal]: SmtpReply } = {
   "no-single-author": reply(550, "5.6.0", "the message must have exactly one From field, and at most one Sender"),
-  "malformed-author": reply(550, "5.6.0", "an address in From or Sender is malformed"),
+  "malformed-author": reply(550, "5.6.0", "an address in From, Sender or their Resent- fields is malformed"),
   "foreign-author": FOREIGN_DOMAIN,
   "too-many-authors": reply(550, "5.6.0", `the message must have at most ${MOST_AUTHORS} authors and senders`),
   "doubled-field": reply(550, "5.6.0", "Date, Subject, To, Cc and the like may stand once each"),
