@@ -40,6 +40,8 @@ export class LaneWay {
   #session: PooledSession | undefined;
   #key: string;
   #attemptPath: AttemptPath | undefined;
+  /** For the message of the attempt under way. */
+  #attemptsMade = 0;
   /** Sessions that were opened, or failed, since they were taken last. */
   readonly #tlsSessions: TlsSession[] = [];
   /** Since when the far side has had the turn, */
@@ -97,8 +99,9 @@ export class LaneWay {
     return this.#session?.source;
   }
 
-  /** An attempt begins. */
-  begin(): void {
+  /** An attempt begins, after others for the message. */
+  begin(attemptsMade: number): void {
+    this.#attemptsMade = attemptsMade;
     this.#waitedInAttemptMs = 0;
   }
 
@@ -120,7 +123,7 @@ export class LaneWay {
     this.#attemptPath = undefined;
     this.release();
     const { findRoute, shaping, sessions } = this.#tools;
-    const route = await this.waitFor(findRoute(this.#destination));
+    const route = await this.waitFor(findRoute(this.#destination, this.#attemptsMade));
     if (!route.ok) {
       if (this.#tools.countsTls && route.error.unmet) this.#tlsSessions.push(route.error.unmet);
       return refuse({ result: { kind: "unroutable", reply: route.error } });

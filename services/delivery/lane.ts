@@ -135,7 +135,7 @@ export class Lane {
 
   /** @returns false when it was not tried: the rest of the partition is not to be tried now either */
   async #deliver(delivery: DueDelivery): Promise<boolean> {
-    this.#way.begin();
+    this.#way.begin(delivery.attempts);
     const attempt = this.#trouble ? { result: this.#trouble } : await this.#composeAndSend(delivery);
     if (attempt === undefined) return false;
     this.#note(attempt);

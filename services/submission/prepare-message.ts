@@ -25,7 +25,7 @@ export interface PreparedMessage {
   readonly senderDomain: string;
   /** The first author as limits are counted by. */
   readonly sender: string;
-  /** The other authors and the Sender, likewise. */
+  /** The other authors, the Sender, and who sent it again, likewise. */
   readonly otherSenders: readonly string[];
 }
 
@@ -41,6 +41,8 @@ export type MessageRefusal =
 const STRIPPED = new Set(["bcc", "resent-bcc", "return-path", "x-delivery-token"]);
 /** At most one each (RFC 5322 §3.6): of two a reader may show the one that was not looked at. */
 const SINGLE = new Set(["date", "reply-to", "to", "cc", "message-id", "in-reply-to", "references", "subject"]);
+/** Readers show who sent a message again beside its author, or in the author's place (RFC 5322 §3.6.6). */
+const RESENT = new Set(["resent-from", "resent-sender"]);
 /** More hops than this are a loop (RFC 5321 §6.3 asks for at least 100 less margin; real ways have under 20). */
 const MOST_HOPS = 50;
 /** Each has limits of its own that are looked up and counted. */
@@ -66,11 +68,14 @@ export function prepareMessage(
 
   const authors = mailboxesOf(from[0]!);
   const speakers = senders.flatMap(mailboxesOf);
-  if (authors.length === 0 || [...authors, ...speakers].includes(undefined)) return refuse("malformed-author");
+  const resent = fields.filter(({ name }) => RESENT.has(name)).map(mailboxesOf);
+  if ([authors, ...resent].some(({ length }) => length === 0)) return refuse("malformed-author");
+  const everybody = [...authors, ...speakers, ...resent.flat()];
+  if (everybody.includes(undefined)) return refuse("malformed-author");
   // RFC 5322 §3.6.2: a Sender is one mailbox; several authors need one, who then speaks for them.
   if (speakers.length !== senders.length) return refuse("malformed-author");
   if (authors.length > 1 && speakers.length === 0) return refuse("no-single-author");
-  const mailboxes = [...authors, ...speakers].map((mailbox) => mailbox!);
+  const mailboxes = everybody.map((mailbox) => mailbox!);
   if (mailboxes.length > MOST_AUTHORS) return refuse("too-many-authors");
   const names = fields.flatMap(({ name }) => (SINGLE.has(name) ? [name] : []));
   if (new Set(names).size < names.length) return refuse("doubled-field");

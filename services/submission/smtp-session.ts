@@ -70,12 +70,13 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
 
     async mailFrom(address, { user, smtpUtf8 }) {
       if (!user) return AUTHENTICATION_REQUIRED;
-      const sender = validateAddress(address, { allowSmtputf8: true });
-      if (!sender.ok) return reply(550, "5.1.7", "the sender must be a full address");
-      if (sender.value.needsSmtputf8 && !smtpUtf8) return NEEDS_SMTPUTF8;
+      // What tells of other mail has no sender to be told (RFC 5321 §4.5.5); whose it is, its From field says.
+      const sender = address === "" ? undefined : validateAddress(address, { allowSmtputf8: true });
+      if (sender?.ok === false) return reply(550, "5.1.7", "the sender must be a full address");
+      if (sender?.value.needsSmtputf8 && !smtpUtf8) return NEEDS_SMTPUTF8;
       const rules = await rulesInForce.atMailFrom(user);
       if (!rules) return LOGIN_ENDED;
-      return rules.senderDomains.includes(sender.value.asciiDomain) ? undefined : FOREIGN_DOMAIN;
+      return !sender || rules.senderDomains.includes(sender.value.asciiDomain) ? undefined : FOREIGN_DOMAIN;
     },
 
     async rcptTo(address, { smtpUtf8 }) {
@@ -160,7 +161,7 @@ const NEEDS_SMTPUTF8 = reply(553, "5.6.7", "the address needs SMTPUTF8");
 
 const REFUSALS: { readonly [refusal in MessageRefusal]: SmtpReply } = {
   "no-single-author": reply(550, "5.6.0", "the message must have exactly one From field, and at most one Sender"),
-  "malformed-author": reply(550, "5.6.0", "an address in From or Sender is malformed"),
+  "malformed-author": reply(550, "5.6.0", "an address in From, Sender or their Resent- fields is malformed"),
   "foreign-author": FOREIGN_DOMAIN,
   "too-many-authors": reply(550, "5.6.0", `the message must have at most ${MOST_AUTHORS} authors and senders`),
   "doubled-field": reply(550, "5.6.0", "Date, Subject, To, Cc and the like may stand once each"),

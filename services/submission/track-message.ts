@@ -1,5 +1,6 @@
 import { decodeQuotedPrintable } from "../core/mail/bounce/decode.ts";
 import { charsetDecoder } from "../core/mail/charset.ts";
+import { plainField } from "../core/mail/headers.ts";
 import { joinMessage, type MessageParts, splitMessage } from "../core/mail/message.ts";
 import { type MessagePlace, type MessageTracking, SOFT_BREAK } from "../core/mail/message-places.ts";
 import { encodeQuotedPrintable, toCrlf } from "../core/mail/mime.ts";
@@ -9,7 +10,7 @@ import { clickTag, OPEN_TAG, type TrackedHtml, trackHtmlSteps } from "../core/ma
 import type { Steps } from "../core/steps.ts";
 import { findDelimiters, MOST_LEVELS, mediaTypeOf, readBoundary, readField, withField } from "./mime-tree.ts";
 
-/** A message whose HTML leaves place for each recipient's own URLs. */
+/** A message whose HTML and text leave place for each recipient's own URLs. */
 export interface TrackedMessage {
   readonly octets: Buffer;
   readonly tracking: MessageTracking;
@@ -25,66 +26,127 @@ export interface TrackingSettings {
 
 /**
  * Makes the HTML of a submitted message countable: the first HTML part that is shown, be it alone or within
- * alternatives. All octets outside of it stay as they are. What is signed or encrypted (RFC 1847, S/MIME, OpenPGP), or
- * carries a DKIM signature of its author's, stays as a whole, as does HTML that cannot be read.
- * @param octets CRLF only, 7-bit
- * @returns undefined when nothing is to be tracked; in steps, as a message may have very many links
+ * alternatives. In plain text that is shown, the unsubscribe URL's tag becomes its place. All octets outside of them
+ * stay as they are. What is signed or encrypted (RFC 1847, S/MIME, OpenPGP), or carries a DKIM signature of its author's,
+ * stays as a whole, as does what cannot be read.
+ * @param given CRLF only, 7-bit
+ * @returns undefined when nothing is to be tracked; in steps, as a message may have very many parts and links
  */
-export function* trackMessage(octets: Buffer, settings: TrackingSettings): Steps<TrackedMessage | undefined> {
-  const root = splitMessage(octets);
-  // RFC 2045 §4: without the version a body is plain text, whatever its fields say.
-  if (readField(root, "mime-version") === undefined || readField(root, "dkim-signature") !== undefined)
-    return undefined;
-  const found = findHtml(octets, { start: 0, end: octets.length }, 0);
-  const html = found && readHtml(splitMessage(octets.subarray(found.start, found.end)));
-  if (!found || html === undefined) return undefined;
-  const rewritten = yield* rewriteHtml(html, settings);
-  if (rewritten === undefined) return undefined;
-  const entity = yield* encodeHtml(splitMessage(octets.subarray(found.start, found.end)), rewritten.html);
-  const places = entity.places.map(({ offset, tag }) => ({ offset: offset + found.start, tag }));
-  return {
-    octets: Buffer.concat([octets.subarray(0, found.start), entity.octets, octets.subarray(found.end)]),
-    tracking: { places, links: rewritten.links, ...(rewritten.hidden.length > 0 ? { hidden: rewritten.hidden } : {}) },
-  };
+export function* trackMessage(given: Buffer, settings: TrackingSettings): Steps<TrackedMessage | undefined> {
+  const octets = withVersion(given);
+  if (octets === undefined) return undefined;
+  const pieces: Buffer[] = [];
+  const places: MessagePlace[] = [];
+  let [end, length] = [0, 0];
+  let links: Omit<MessageTracking, "places"> = { links: {} };
+  for (const { start, end: partEnd, type } of yield* findTexts(octets)) {
+    const part = yield* rewritePart(splitMessage(octets.subarray(start, partEnd)), type, settings);
+    if (part === undefined) continue;
+    length += start - end;
+    for (const place of part.places) places.push({ ...place, offset: place.offset + length });
+    pieces.push(octets.subarray(end, start), part.octets);
+    length += part.octets.length;
+    end = partEnd;
+    if (part.links !== undefined) links = part.links;
+  }
+  if (pieces.length === 0) return undefined;
+  return { octets: Buffer.concat([...pieces, octets.subarray(end)]), tracking: { places, ...links } };
 }
 
-interface Range {
+/** The message as MIME; undefined for one that must stay as it is. */
+function withVersion(octets: Buffer): Buffer | undefined {
+  const root = splitMessage(octets);
+  const has = (name: string) => readField(root, name) !== undefined;
+  if (has("dkim-signature")) return undefined;
+  if (has("mime-version")) return octets;
+  // RFC 2045 §4: without the version a body is plain text, whatever its fields say.
+  if (has("content-type") || has("content-transfer-encoding")) return undefined;
+  return Buffer.concat([Buffer.from(plainField("MIME-Version", "1.0"), "latin1"), octets]);
+}
+
+/** A text part that is shown, by its place in the message. */
+interface TextPart {
   readonly start: number;
   readonly end: number;
+  readonly type: "text/html" | "text/plain";
 }
 
-/** Parts in which a shown HTML part may stand. Not `multipart/signed` and `multipart/encrypted`: those are nobody's to change. */
+/** Parts in which shown text may stand. Not `multipart/signed` and `multipart/encrypted`: those are nobody's to change. */
 const SEARCHED = new Set(["multipart/mixed", "multipart/alternative", "multipart/related"]);
 
-function findHtml(message: Buffer, { start, end }: Range, level: number): Range | undefined {
+/** All shown plain text, and the first shown HTML. */
+function* findTexts(message: Buffer): Steps<TextPart[]> {
+  const parts: TextPart[] = [];
+  yield* collectTexts(message, { start: 0, end: message.length, level: 0 }, parts);
+  const html = parts.find(({ type }) => type === "text/html");
+  return parts.filter((part) => part.type === "text/plain" || part === html);
+}
+
+function* collectTexts(
+  message: Buffer,
+  { start, end, level }: { readonly start: number; readonly end: number; readonly level: number },
+  parts: TextPart[],
+): Steps<void> {
+  yield;
   const entity = splitMessage(message.subarray(start, end));
   const contentType = readField(entity, "content-type") ?? "text/plain";
   const type = mediaTypeOf(contentType);
-  const isAttached = /^attachment\b/i.test(readField(entity, "content-disposition") ?? "");
-  if (type === "text/html") return isAttached ? undefined : { start, end };
+  if (type === "text/html" || type === "text/plain") {
+    const isAttached = /^attachment\b/i.test(readField(entity, "content-disposition") ?? "");
+    if (!isAttached) parts.push({ start, end, type });
+    return;
+  }
   const boundary = SEARCHED.has(type) && level < MOST_LEVELS ? readBoundary(contentType) : undefined;
-  if (boundary === undefined) return undefined;
+  if (boundary === undefined) return;
   const bodyStart = end - entity.body.length;
   const delimiters = findDelimiters(entity.body, boundary);
   for (const [index, delimiter] of delimiters.entries()) {
     if (delimiter.closes) break;
     const next = delimiters[index + 1]?.start ?? entity.body.length;
-    const found = findHtml(message, { start: bodyStart + delimiter.end, end: bodyStart + next }, level + 1);
-    if (found) return found;
+    const range = { start: bodyStart + delimiter.end, end: bodyStart + next, level: level + 1 };
+    yield* collectTexts(message, range, parts);
   }
-  return undefined;
 }
 
-/** The text of an HTML part; undefined when its encoding or charset is not understood to the last octet. */
-function readHtml(entity: MessageParts): string | undefined {
+/** A part with room for the recipient's URLs. */
+interface RewrittenPart {
+  readonly octets: Buffer;
+  /** By offset in the part. */
+  readonly places: readonly MessagePlace[];
+  /** Of HTML. */
+  readonly links?: Omit<MessageTracking, "places">;
+}
+
+/** @returns undefined when it stays as it is */
+function* rewritePart(
+  entity: MessageParts,
+  type: TextPart["type"],
+  settings: TrackingSettings,
+): Steps<RewrittenPart | undefined> {
+  const text = readText(entity);
+  if (text === undefined) return undefined;
+  if (type === "text/plain") {
+    if (!text.includes(wrappedTagName(UNSUBSCRIBE_TAG))) return undefined;
+    const { octets, places } = yield* encodeText(entity, text, (tag) => tag === UNSUBSCRIBE_TAG);
+    return { octets, places: places.map((place) => ({ ...place, inPlainText: true })) };
+  }
+  const rewritten = yield* rewriteHtml(text, settings);
+  if (rewritten === undefined) return undefined;
+  const { html, links, hidden } = rewritten;
+  const encoded = yield* encodeText(entity, html, isPlaceTag);
+  return { ...encoded, links: { links, ...(hidden.length > 0 ? { hidden } : {}) } };
+}
+
+/** The text of a part; undefined when its encoding or charset is not understood to the last octet. */
+function readText(entity: MessageParts): string | undefined {
   const octets = decodeBody(entity);
   if (octets === undefined) return undefined;
   const label = /;\s*charset\s*=\s*"?([^\s";]+)/i.exec(readField(entity, "content-type") ?? "")?.[1] ?? "utf-8";
   const charset = /^(us-)?ascii$/i.test(label) ? "utf-8" : label;
   try {
-    const html = charsetDecoder(charset, { fatal: true, ignoreBOM: true })?.decode(octets);
-    if (html === undefined) return undefined;
-    return /-----BEGIN PGP /.test(html) || html.includes("\0") ? undefined : html;
+    const text = charsetDecoder(charset, { fatal: true, ignoreBOM: true })?.decode(octets);
+    if (text === undefined) return undefined;
+    return /-----BEGIN PGP /.test(text) || text.includes("\0") ? undefined : text;
   } catch {
     return undefined;
   }
@@ -124,18 +186,19 @@ function* rewriteHtml(
 }
 
 /** The part again, as quoted-printable UTF-8, with room for each place at the beginning of a line. */
-function* encodeHtml(
+function* encodeText(
   entity: MessageParts,
-  html: string,
+  text: string,
+  isPlaceTag: (tag: string) => boolean,
 ): Steps<{ readonly octets: Buffer; readonly places: readonly MessagePlace[] }> {
-  const pieces = [joinMessage({ fields: describeHtml(entity), body: Buffer.alloc(0) })];
+  const pieces = [joinMessage({ fields: describeText(entity), body: Buffer.alloc(0) })];
   const places: MessagePlace[] = [];
   let offset = pieces[0]!.length;
   let column = 0;
-  for (const part of parseTemplate(toCrlf(html))) {
+  for (const part of parseTemplate(toCrlf(text))) {
     const isPlace = typeof part !== "string" && isPlaceTag(part.tag);
-    const text = typeof part === "string" ? part : wrappedTagName(part.tag);
-    const encoded = isPlace ? { octets: SOFT_BREAK, endColumn: 0 } : encodeQuotedPrintable(text, column);
+    const written = typeof part === "string" ? part : wrappedTagName(part.tag);
+    const encoded = isPlace ? { octets: SOFT_BREAK, endColumn: 0 } : encodeQuotedPrintable(written, column);
     pieces.push(encoded.octets);
     offset += encoded.octets.length;
     column = encoded.endColumn;
@@ -154,10 +217,10 @@ function isPlaceTag(tag: string): boolean {
  * that the page itself names in a `meta` element may stay: this one goes before it.
  * @see https://html.spec.whatwg.org/multipage/parsing.html#determining-the-character-encoding
  */
-function describeHtml(entity: MessageParts): MessageParts["fields"] {
+function describeText(entity: MessageParts): MessageParts["fields"] {
   const fields = entity.fields.filter(({ name }) => name !== "content-md5");
   const encoded = withField(fields, "Content-Transfer-Encoding", "quoted-printable");
-  const contentType = readField(entity, "content-type")!;
+  const contentType = readField(entity, "content-type") ?? "text/plain";
   if (/;\s*charset\s*=\s*"?utf-?8"?/i.test(contentType)) return encoded;
   const parameters = contentType.replace(/;\s*charset\s*=\s*("[^"]*"|[^\s;]*)/gi, "");
   return withField(encoded, "Content-Type", `${parameters}; charset=utf-8`);

@@ -161,6 +161,22 @@ describe("a submitted message", () => {
     expect(html).not.toContain("XYZDESUSCXYZ");
   });
 
+  it("has the unsubscribe URL in its plain text where its author put the tag, signed as it is", async () => {
+    const transport = transportTo(implicit);
+    const raw = `From: a@${TEST_DOMAIN}\r\nSubject: x\r\n\r\nbaja: XYZDESUSCXYZ\r\n`;
+    await transport.sendMail({ envelope: { from: `a@${TEST_DOMAIN}`, to: "plain-tag@example.net" }, raw });
+    transport.close();
+    const [arrived] = await eventually(
+      () => stack.inbox("plain-tag@example.net"),
+      (found) => found.length > 0,
+    );
+    const { text } = await simpleParser(arrived!.octets);
+    expect(text).toMatch(/^baja: http\S+\/u\/\S+\n$/);
+    const [domain] = await listInstanceDomains(stack.context.db, stack.instanceId);
+    const { results } = await dkimVerify(arrived!.octets, { resolver: async () => [[domain!.dkimRecord]] });
+    expect(results.map(({ status }) => status.result)).toEqual(["pass"]);
+  });
+
   it("leaves as 7-bit lines that say the same, signed as they are", async () => {
     const transport = transportTo(implicit);
     const latin1 = Buffer.from("caf\xe9 = \u0020\r\nFrom here\r\n", "latin1");

@@ -5,10 +5,12 @@ import type { LinkId } from "./tracking-html.ts";
 
 /** Where a value goes in. */
 export interface MessagePlace {
-  /** In octets from the beginning of the message; at the start of a quoted-printable line of an HTML part. */
+  /** In octets from the beginning of the message; at the start of a quoted-printable line. */
   readonly offset: number;
   /** Name of the value, see `trackingValues`. */
   readonly tag: string;
+  /** The value stands as it is, not as HTML has it. */
+  readonly inPlainText?: boolean;
 }
 
 /** What is tracked of a finished message. JSON holds it as it is. */
@@ -32,9 +34,10 @@ export function fillPlaces(
 ): Buffer {
   const pieces: Buffer[] = [];
   let end = 0;
-  for (const { offset, tag } of places) {
-    const value = encodeQuotedPrintable(escapeHtml(values.get(tag) ?? "")).octets;
-    pieces.push(octets.subarray(end, offset), value, SOFT_BREAK);
+  for (const { offset, tag, inPlainText = false } of places) {
+    const value = values.get(tag) ?? "";
+    const encoded = encodeQuotedPrintable(inPlainText ? value : escapeHtml(value)).octets;
+    pieces.push(octets.subarray(end, offset), encoded, SOFT_BREAK);
     end = offset;
   }
   return Buffer.concat([...pieces, octets.subarray(end)]);

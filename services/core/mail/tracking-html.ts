@@ -106,7 +106,8 @@ class LinkReader implements TokenizerCallbacks {
   readonly #html: string;
   #element = "";
   #attribute = "";
-  #valueStart: number | undefined;
+  /** Behind the attribute's name. */
+  #nameEnd = 0;
   #value = "";
   /** The link whose text is being read. */
   #open: (FoundLink & { text: string }) | undefined;
@@ -132,13 +133,12 @@ class LinkReader implements TokenizerCallbacks {
 
   onattribname(start: number, end: number): void {
     this.#attribute = this.#html.slice(start, end).toLowerCase();
-    this.#valueStart = undefined;
+    this.#nameEnd = end;
     this.#value = "";
     if (this.#element === "html" && /^(?:⚡|amp)(?:4email)?$/u.test(this.#attribute)) this.isAmp = true;
   }
 
   onattribdata(start: number, end: number): void {
-    this.#valueStart ??= start;
     this.#value += this.#html.slice(start, end);
   }
 
@@ -153,10 +153,11 @@ class LinkReader implements TokenizerCallbacks {
     if (this.#attribute !== "href" || this.#next !== undefined) return;
     if (this.#element !== "a" && this.#element !== "area") return;
     const target = this.#value.trim();
-    // A value that begins with an entity has no known start; nobody writes "http" so.
-    if (this.#valueStart === undefined || !isTrackable(target)) return;
+    if (!isTrackable(target)) return;
+    // The tokenizer gives no place of an entity, with which the value may begin.
+    const start = this.#nameEnd + UP_TO_VALUE.exec(this.#html.slice(this.#nameEnd, end))![0].length;
     const isHidden = this.#hiddenBy !== undefined;
-    this.#next = { start: this.#valueStart, end: quote === QuoteType.Unquoted ? end : end - 1, target, isHidden };
+    this.#next = { start, end: quote === QuoteType.Unquoted ? end : end - 1, target, isHidden };
   }
 
   onopentagend(): void {
@@ -210,6 +211,8 @@ class LinkReader implements TokenizerCallbacks {
   }
 }
 
+/** What stands between an attribute's name and its value. */
+const UP_TO_VALUE = /^[ \t\n\f\r]*=[ \t\n\f\r]*["']?/;
 const INVISIBLE = /(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\b/i;
 
 function isTrackable(target: string): boolean {

@@ -39,24 +39,34 @@ const MOST_PEERS = 6;
 const MOST_EXCHANGERS = 20;
 
 /**
- * The mail exchangers of a domain, in the order in which they are tried.
+ * The mail exchangers of a domain, in the order in which they are tried. Of more than one attempt tries, the best is always
+ * among them, and the others take turns, each by one address: an attempt goes on where the one before it ended.
  * @param domain as A-labels
+ * @param attemptsMade for the message
  * @returns refused with the reply that stands for it: 556 5.1.10 (null MX), 550 5.1.2 (no such domain, nowhere to
  * deliver), 550 5.4.6 (a loop), 451 4.4.3 (DNS does not answer), 451 4.7.5 (no exchanger that the policy allows, or
  * whose TLSA records can be validated)
  * @see RFC 5321 §5.1, RFC 7505, RFC 8461 §5, RFC 7672 §2.2
  */
-export async function findMxRoute(domain: string, surroundings: MxSurroundings): Promise<Result<Route, RouteRefusal>> {
+export async function findMxRoute(
+  domain: string,
+  surroundings: MxSurroundings,
+  attemptsMade = 0,
+): Promise<Result<Route, RouteRefusal>> {
   const exchangers = await findExchangers(domain, surroundings);
   if (!exchangers.ok) return exchangers;
   const sts = await surroundings.findPolicy(domain);
   const enforced = sts?.mode === "enforce" ? sts : undefined;
   const peers: SmtpPeer[] = [];
   let trouble: RouteRefusal | undefined;
-  for (const name of exchangers.value.slice(0, MOST_EXCHANGERS)) {
+  const addressesOfEach = exchangers.value.length > MOST_PEERS ? 1 : MOST_PEERS;
+  for (const name of inTurn(exchangers.value, attemptsMade).slice(0, MOST_EXCHANGERS)) {
     const security = await secureExchanger(domain, name, { ...surroundings, enforced });
     const addresses: Result<string[], RouteRefusal> = security.ok ? await findAddresses(name, surroundings) : security;
-    if (addresses.ok && security.ok) peers.push(...addresses.value.map((host) => ({ host, name, ...security.value })));
+    if (addresses.ok && security.ok) {
+      const tried = addresses.value.slice(0, addressesOfEach);
+      peers.push(...tried.map((host) => ({ host, name, ...security.value })));
+    }
     // What may pass decides: who is only away for now must not look like nobody.
     else if (!addresses.ok && (trouble === undefined || addresses.error.code < 500)) trouble = addresses.error;
     if (peers.length >= MOST_PEERS) break;
@@ -67,6 +77,13 @@ export async function findMxRoute(domain: string, surroundings: MxSurroundings):
     return ok({ key: `mx ${domain} ${demands.join(" ")}`, peers: peers.slice(0, MOST_PEERS), demands: { sts } });
   }
   return refuse(trouble ?? reply(550, "5.1.2", `no mail exchanger of ${domain} can be reached`));
+}
+
+function inTurn(names: readonly string[], attemptsMade: number): readonly string[] {
+  if (names.length <= MOST_PEERS) return names;
+  const others = names.slice(1);
+  const start = (attemptsMade * (MOST_PEERS - 1)) % others.length;
+  return [...names.slice(0, 1), ...others.slice(start), ...others.slice(0, start)];
 }
 
 const NOT_OPENED = { address: "", source: "", evidence: { kind: "not-offered" } } as const;

@@ -9,8 +9,9 @@ import type { FindPolicy } from "./sts-policies.ts";
 /**
  * Finds the way to a domain.
  * Refused with what stands for a server's reply: 5xx when there is no way, 4xx while it cannot be told.
+ * @param attemptsMade for the message, 0 unless given: another attempt may reach other servers
  */
-export type FindRoute = (destination: string) => Promise<Result<Route, RouteRefusal>>;
+export type FindRoute = (destination: string, attemptsMade?: number) => Promise<Result<Route, RouteRefusal>>;
 
 /** What routing needs to know of its surroundings. */
 export interface RouteSurroundings {
@@ -38,8 +39,8 @@ export function makeFindRoute({ config, sandboxAddress, ...mx }: RouteSurroundin
       return async () => ok(route);
     }
     case "mx":
-      return (destination) =>
-        findMxRoute(destination, { ...mx, allowedBlocks: config.fetchAllow, ownName: config.hostname });
+      return (destination, attemptsMade) =>
+        findMxRoute(destination, { ...mx, allowedBlocks: config.fetchAllow, ownName: config.hostname }, attemptsMade);
   }
 }
 

@@ -117,13 +117,56 @@ describe("the HTML of a submitted message", () => {
   });
 });
 
+describe("the plain text of a submitted message", () => {
+  const unsubscribe = "https://t.example.net/u/token";
+
+  test("beside HTML shows the unsubscribe URL as it is; all else stays what it is", async () => {
+    const { octets, mail } = await read(
+      lines(
+        ...["MIME-Version: 1.0", "Content-Type: multipart/mixed; boundary=o", "", "--o"],
+        ...["Content-Type: multipart/alternative; boundary=b", "", "--b"],
+        ...["Content-Type: text/plain; charset=iso-8859-1; format=flowed", "Content-Transfer-Encoding: base64", ""],
+        ...[Buffer.from("caf\xe9 XYZNOMBREXYZ \r\nbaja: XYZDESUSCXYZ, adi\xf3s", "latin1").toString("base64")],
+        ...["--b", "Content-Type: text/html", "", '<a href="XYZDESUSCXYZ">baja</a>', "--b--", "--o"],
+        ...["Content-Type: text/plain", "Content-Disposition: attachment", "", "XYZDESUSCXYZ", "--o--", ""],
+      ),
+    );
+    // Where a line ends with a space, flowed text goes on (RFC 3676 §4.2).
+    expect(mail.text).toContain(`café XYZNOMBREXYZ baja: ${unsubscribe}, adiós`);
+    expect(mail.html).toContain(`<a href="${unsubscribe}">baja</a>`);
+    expect(octets.toString("latin1")).toContain("Content-Type: text/plain; format=flowed; charset=utf-8\r\n");
+    expect(octets.toString("latin1")).toContain("Content-Disposition: attachment\r\n\r\nXYZDESUSCXYZ\r\n--o--");
+  });
+
+  test.each([
+    ["alone", ["MIME-Version: 1.0", "Content-Type: text/plain; charset=utf-8", ""]],
+    ["without MIME", ["From: a@example.org", ""]],
+  ])("%s", async (_what, header) => {
+    const { mail } = await read(lines(...header, "baja: XYZDESUSCXYZ", ""));
+    expect(mail.text).toBe(`baja: ${unsubscribe}\n`);
+  });
+
+  test("has characters that HTML would escape as they are", () => {
+    const { octets, tracking } = runAtOnce(trackMessage(lines("MIME-Version: 1.0", "", "XYZDESUSCXYZ"), ON))!;
+    const filled = fillPlaces(octets, tracking.places, new Map([["DESUSC", "https://t.example.net/?a&b"]]));
+    expect(filled.toString()).toContain("https://t.example.net/?a&b");
+  });
+});
+
 describe("what stays as it is", () => {
   const html = ["Content-Type: text/html", "", '<a href="https://example.org/">x</a>'];
-  const within = (type: string) => [`Content-Type: ${type}; boundary=b`, "", "--b", ...html, "--b--", ""];
+  const plain = ["Content-Type: text/plain", "", "XYZDESUSCXYZ"];
+  const within = (type: string) => [
+    ...[`Content-Type: ${type}; boundary=b`, "", "--b", ...html],
+    ...["--b", ...plain, "--b--", ""],
+  ];
 
   test.each<[string, string[]]>([
     ["plain text", ["MIME-Version: 1.0", "", "https://example.org/"]],
     ["no MIME", html],
+    ["no MIME that says what it has", plain],
+    ["inline OpenPGP text", ["MIME-Version: 1.0", "", "-----BEGIN PGP SIGNED MESSAGE-----", "XYZDESUSCXYZ"]],
+    ["text under the author's domain's signature", ["DKIM-Signature: v=1", "MIME-Version: 1.0", ...plain]],
     ["S/MIME and OpenPGP signatures", ["MIME-Version: 1.0", ...within("multipart/signed")]],
     ["OpenPGP encryption", ["MIME-Version: 1.0", ...within("multipart/encrypted")]],
     ["S/MIME encryption", ["MIME-Version: 1.0", "Content-Type: application/pkcs7-mime", "", "MIAG"]],

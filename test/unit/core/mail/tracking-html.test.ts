@@ -43,6 +43,16 @@ it.each([
   ],
   ["an entity at the end", '<a href="https://example.org/&amp;">x</a>', '<a href="[https://example.org/&]">x</a>'],
   [
+    "an entity at the beginning",
+    '<a href="&#104;ttp://example.org/&amp;a">x</a>',
+    '<a href="[http://example.org/&a]">x</a>',
+  ],
+  [
+    "nothing but entities at the beginning, without quotes",
+    "<a href=\n&#x68;&#116;tp://example.org/ class=b>x</a>",
+    "<a href=\n[http://example.org/] class=b>x</a>",
+  ],
+  [
     "personal tags",
     '<a href="https://example.org/?n=XYZNOMBREXYZ">x</a>',
     '<a href="[https://example.org/?n=XYZNOMBREXYZ]">x</a>',

@@ -16,20 +16,14 @@ const PUBLIC = "203.0.113.7";
 /** Documentation addresses are no public ones: here they stand for them. */
 const ALLOWED = ["203.0.113.0/24", "2001:db8::/32"];
 
-function find(zone: Zone, changes: Partial<MxSurroundings> = {}) {
+function find(zone: Zone, changes: Partial<MxSurroundings> = {}, attemptsMade?: number) {
   const resolver: Resolver = {
     resolveMx: async () => zone.mx ?? { kind: "nodata" },
     resolveA: async (host) => zone.a?.[host] ?? { kind: "nodata" },
     resolveAaaa: async (host) => zone.aaaa?.[host] ?? { kind: "nodata" },
   };
-  return findMxRoute("d.example.org", {
-    resolver,
-    allowedBlocks: ALLOWED,
-    ownName: "own.example.net",
-    random: () => 0.5,
-    findPolicy: async () => undefined,
-    ...changes,
-  });
+  const surroundings = { resolver, allowedBlocks: ALLOWED, ownName: "own.example.net", random: () => 0.5 };
+  return findMxRoute("d.example.org", { ...surroundings, findPolicy: async () => undefined, ...changes }, attemptsMade);
 }
 
 async function hosts(zone: Zone, changes: Partial<MxSurroundings> = {}): Promise<string[]> {
@@ -120,6 +114,20 @@ describe("the way to a domain", () => {
     const names = Array.from({ length: 50 }, (_, i) => `m${i}.example`);
     const zone = { mx: mx(...names.map((name): [number, string] => [10, name])), a: addresses(...names) };
     expect(await hosts(zone)).toHaveLength(6);
+  });
+
+  test("reaches every exchanger in the end, the best always", async () => {
+    const names = Array.from({ length: 60 }, (_, i) => `m${i}.example`);
+    const a = Object.fromEntries(names.map((name) => [name, found(PUBLIC, "203.0.113.8")]));
+    const zone = { mx: mx(...names.map((name, i): [number, string] => [i, name])), a };
+    const tried = async (attemptsMade: number) => {
+      const route = await find(zone, {}, attemptsMade);
+      return route.ok ? route.value.peers.map(({ name }) => Number(/\d+/.exec(name))) : [];
+    };
+    expect(await tried(0)).toEqual([0, 1, 2, 3, 4, 5]);
+    expect(await tried(1)).toEqual([0, 6, 7, 8, 9, 10]);
+    expect(await tried(11)).toEqual([0, 56, 57, 58, 59, 1]);
+    expect(await tried(12)).toEqual([0, 2, 3, 4, 5, 6]);
   });
 
   test("does not look for the addresses of exchangers without end", async () => {
