@@ -109,9 +109,8 @@ export async function composeMessage(
   const expiresAt = bounceTokenExpiry(prepared.message.acceptedAt, options.now);
   const { archive, eeid, isReport = false, dsn } = prepared.message;
   const token = makeBounceToken(options.keyRing, { deliveryId: delivery.id, expiresAt });
-  // Nothing ever comes back for a report (RFC 3464 §2), nor for what was submitted from <> (RFC 8098 §3, RFC 3834 §3.3).
-  const isFromNobody = isReport || dsn?.mailFrom === "";
-  const envelope = makeEnvelope(isFromNobody ? "" : `${token}@${options.bounceDomain}`, [recipient]);
+  // Nothing ever comes back for a report (RFC 3464 §2).
+  const envelope = makeEnvelope(isReport ? "" : `${token}@${options.bounceDomain}`, [recipient]);
   if (!envelope.ok) throw new Error(`delivery ${delivery.id} has no lawful envelope: ${envelope.error}`);
 
   const sender = await prepared.findSender();
@@ -124,7 +123,7 @@ export async function composeMessage(
   return {
     envelope: {
       ...envelope.value,
-      ...(dsn === undefined || isFromNobody ? {} : { dsn: { message: dsn, recipient: askedOfNextHop(delivery.dsn) } }),
+      ...(dsn === undefined ? {} : { dsn: { message: dsn, recipient: askedOfNextHop(delivery.dsn) } }),
     },
     octets,
     ...(archive ? { archived: { eeid, recipientKey: recipient.key, octets } } : {}),

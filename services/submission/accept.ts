@@ -1,5 +1,4 @@
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
-import type { RecipientDsn } from "../core/mail/dsn-parameters.ts";
 import type { ContentVerdict } from "../core/mail/guard/content.ts";
 import type { SendOutcome } from "../operations/mail/accept-sends.ts";
 import type { SendQueue } from "../operations/mail/send-queue.ts";
@@ -38,7 +37,7 @@ export async function acceptMessage(
     otherSenders: message.otherSenders,
     recipients: message.rcptTo.map((recipient) => ({
       address: addressOf(recipient),
-      dsn: message.mailFrom === "" ? NEVER : message.recipientDsn?.get(recipient),
+      dsn: message.recipientDsn?.get(recipient),
     })),
     copies: [],
     archive: settings.archive,
@@ -47,15 +46,11 @@ export async function acceptMessage(
   });
 }
 
-/** Nobody can be told of what leaves from <>. */
-const NEVER: RecipientDsn = { notify: [] };
-
 /** A program that knows nothing of reports hears of failures where its instance says so; see README.md. */
 function reportRequestOf(
   { mailFrom, smtpUtf8, dsn, recipientDsn }: SubmittedEnvelope,
   { failureReports }: SubmissionReporting,
 ): ReportRequest | undefined {
-  if (mailFrom === "") return { mailFrom, international: false };
   const asks = dsn !== undefined || recipientDsn !== undefined;
   return asks || failureReports ? { mailFrom, international: smtpUtf8, ...dsn } : undefined;
 }

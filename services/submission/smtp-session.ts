@@ -70,13 +70,12 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
 
     async mailFrom(address, { user, smtpUtf8 }) {
       if (!user) return AUTHENTICATION_REQUIRED;
-      // What tells of other mail has no sender to be told (RFC 5321 §4.5.5); whose it is, its From field says.
-      const sender = address === "" ? undefined : validateAddress(address, { allowSmtputf8: true });
-      if (sender?.ok === false) return reply(550, "5.1.7", "the sender must be a full address");
-      if (sender?.value.needsSmtputf8 && !smtpUtf8) return NEEDS_SMTPUTF8;
+      const sender = validateAddress(address, { allowSmtputf8: true });
+      if (!sender.ok) return reply(550, "5.1.7", "the sender must be a full address");
+      if (sender.value.needsSmtputf8 && !smtpUtf8) return NEEDS_SMTPUTF8;
       const rules = await rulesInForce.atMailFrom(user);
       if (!rules) return LOGIN_ENDED;
-      return !sender || rules.senderDomains.includes(sender.value.asciiDomain) ? undefined : FOREIGN_DOMAIN;
+      return rules.senderDomains.includes(sender.value.asciiDomain) ? undefined : FOREIGN_DOMAIN;
     },
 
     async rcptTo(address, { smtpUtf8 }) {

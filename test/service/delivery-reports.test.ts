@@ -124,21 +124,6 @@ describe("a failure", () => {
     expect(large.length).toBeLessThan(10_000);
   });
 
-  it("of what comes from nobody is told to nobody: it leaves as it came, and nothing can come back", async () => {
-    const to = ["reject+nobody@example.net", "bounce+nobody@example.net"];
-    const eeid = await submit({ from: "", to, dsn: { return: "full", notify: "failure" } });
-    const [row] = await eventually(
-      () => stack.context.db("sandbox_messages").where({ rcpt_to: to[1] }),
-      (found) => found.length > 0,
-    );
-    expect(row.mail_from).toBe("");
-    await eventually(
-      () => queuedDeliveries(stack.context.db).where({ eeid }).pluck("deliveries.state"),
-      (states) => states.every((state) => state !== "queued"),
-    );
-    expect(await statesOf(eeid)).toEqual([]);
-  });
-
   it("is told to nobody who does not want it, and to who says nothing only where the instance says so", async () => {
     const from = `silent@${TEST_DOMAIN}`;
     const never = await submit({ from, to: ["reject+1@never.example.net"], dsn: { notify: "never" } });

@@ -41,7 +41,7 @@ export type MessageContent =
 
 /** Who is told what becomes of a message, and how. JSON holds it as it is. */
 export interface ReportRequest extends MessageDsn {
-  /** The client's MAIL FROM, of a domain that the instance may use; empty of what leaves from <> and nobody is told of. */
+  /** The client's MAIL FROM, of a domain that the instance may use. */
   readonly mailFrom: string;
   /** The client speaks SMTPUTF8, and may be told in it (RFC 6533). */
   readonly international: boolean;
