@@ -213,6 +213,39 @@ describe("sessions in time", () => {
     expect((await second.call("GET", "/session")).status).toBe(200);
   });
 
+  test("a sign-in that was under way when the account was reset, or deleted, begins none", async () => {
+    const operator = await palomar.signIn("operator");
+    for (const end of ["reset", "delete"] as const) {
+      const { password } = (await operator.call("POST", "/users", { login: "late", role: "operator" })).body;
+      const attempts = Array.from({ length: 12 }, async (_, index) => {
+        await new Promise((resolve) => setTimeout(resolve, index * 15));
+        const { status, headers } = await attemptFrom(`192.0.2.${index + 1}`, "late", password);
+        return { status, cookie: String(headers["set-cookie"]).split(";")[0]! };
+      });
+      await new Promise((resolve) => setTimeout(resolve, 60));
+      const ended =
+        end === "reset"
+          ? await operator.call("POST", "/users/late/reset")
+          : await operator.call("DELETE", "/users/late");
+      expect(ended.status).toBe(200);
+      const answers = await Promise.all(attempts);
+      expect(answers.map(({ status }) => status).filter((status) => status !== 200 && status !== 401)).toEqual([]);
+      expect(answers.some(({ status }) => status === 401)).toBe(true);
+      for (const { cookie } of answers.filter(({ status }) => status === 200)) {
+        expect((await palomar.call("GET", "/session", undefined, { Cookie: cookie })).status).toBe(401);
+      }
+      await operator.call("DELETE", "/users/late");
+    }
+  });
+
+  test("nobody resets the own account, whose new password nobody would see", async () => {
+    const operator = await palomar.signIn("operator");
+    expect(await operator.call("POST", "/users/operator/reset")).toMatchObject({
+      status: 400,
+      body: { code: "own-reset" },
+    });
+  });
+
   test("a changed password ends the other sessions", async () => {
     const [mine, other] = [await palomar.signIn("south"), await palomar.signIn("south")];
     const next = "another long password";
