@@ -131,6 +131,7 @@ describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, () => {
     await open("/operator/users");
     await button("Add a user").click();
     await inDialog().getByLabel("Login").fill("operator");
+    await inDialog().getByLabel("Role").selectOption("operator");
     await inDialog().getByRole("button", { name: "Add a user" }).click();
     await inDialog().locator(".field.wrong").filter({ hasText: "Choose another login" }).waitFor();
     await inDialog().getByLabel("Login").fill("maria");
