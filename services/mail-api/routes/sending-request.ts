@@ -49,9 +49,7 @@ export async function readSend(
   if (campaign === undefined) return refuse(notFound("object-unknown"));
   const envelope = await readSenders(services, instance, { fields, campaign });
   if (!envelope.ok) return envelope;
-  const text = fields.email
-    ? await aside(() => readText(services, { fields, campaign }))
-    : ok({ subject: "", html: "" });
+  const text = fields.email ? await readText(services, { fields, campaign, aside }) : ok({ subject: "", html: "" });
   if (!text.ok) return text;
 
   const { recipients, copies, to, cc } = audience.value;
@@ -187,9 +185,14 @@ async function readSenders(
   return ok({ sender: sender.value, senderName, ...(replyTo && { replyTo: replyTo.value }) });
 }
 
+/** What may be fetched for a call, while others have its place. */
+interface TextCall extends Call {
+  readonly aside: Aside;
+}
+
 async function readText(
   services: MailServices,
-  call: Call,
+  call: TextCall,
 ): Promise<Result<{ subject: string; html: string }, Refusal>> {
   const html = await readHtml(services, call);
   if (!html.ok) return html;
@@ -197,21 +200,27 @@ async function readText(
   return subject.ok ? ok({ subject: subject.value, html: html.value }) : subject;
 }
 
-async function readHtml(services: MailServices, { fields, campaign }: Call): Promise<Result<string, Refusal>> {
+async function readHtml(
+  services: MailServices,
+  { fields, campaign, aside }: TextCall,
+): Promise<Result<string, Refusal>> {
   if (fields.html !== undefined) return ok(fields.html);
   const url = fields.html_url ?? campaign.url;
   if (fields.html_url === undefined && url === "") return refuse(missingField("html_url"));
   if (!isHttpUrl(url)) return refuse(invalidField("html_url", "http-url"));
-  const fetched = await fetchText(url, "html", services);
+  const fetched = await aside(() => fetchText(url, "html", services));
   return fetched.ok ? fetched : refuse(unacceptable("url-unreachable", { field: "html_url", reason: fetched.error }));
 }
 
-async function readSubject(services: MailServices, { fields, campaign }: Call): Promise<Result<string, Refusal>> {
+async function readSubject(
+  services: MailServices,
+  { fields, campaign, aside }: TextCall,
+): Promise<Result<string, Refusal>> {
   const subject = fields.asunto || campaign.subject;
   if (subject !== DYNAMIC_SUBJECT)
     return isHeaderSafe(subject) ? ok(subject) : refuse(invalidField("asunto", "one-line"));
   if (campaign.subjectUri === "") return refuse(missingField("asunto_uri"));
-  const fetched = await fetchText(campaign.subjectUri, "text", services);
+  const fetched = await aside(() => fetchText(campaign.subjectUri, "text", services));
   return fetched.ok
     ? ok(toHeaderText(fetched.value))
     : refuse(unacceptable("url-unreachable", { field: "asunto_uri", reason: fetched.error }));
