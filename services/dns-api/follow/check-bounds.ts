@@ -1,16 +1,10 @@
 import type { FollowPolicy } from "../../platform/config/follow-policy.ts";
+import type { OwnedProbe } from "../../store/dns/pool-probes.ts";
 
 type Policy = Pick<
   FollowPolicy["checks"],
   "aTenantASecond" | "aResellerASecond" | "anAddressASecond" | "newOfATenantMs" | "newOfAnAddressMs"
 >;
-
-/** What is checked, and for whom. */
-interface CheckOf {
-  readonly tenant: string;
-  readonly reseller: string;
-  readonly address: string;
-}
 
 /** Below so many there is nothing to gain by forgetting any. */
 const LEAST_REMEMBERED = 1_000;
@@ -29,7 +23,7 @@ export class CheckBounds {
   }
 
   /** Whether one more check may begin in the second that passes. */
-  take({ tenant, reseller, address }: CheckOf, nowMs: number): boolean {
+  take({ tenant, reseller, address }: Pick<OwnedProbe, "tenant" | "reseller" | "address">, nowMs: number): boolean {
     const second = Math.floor(nowMs / 1_000);
     if (second !== this.#second) {
       this.#second = second;

@@ -254,8 +254,7 @@ export function isUniqueViolation(error: unknown, constraint?: string): boolean 
 
 /** Errors after which the same transaction may be tried again: serialisation failure, deadlock. */
 export function isTransient(error: unknown): boolean {
-  const { code } = (error ?? {}) as { code?: string };
-  return code === "40001" || code === "40P01";
+  return ["40001", "40P01"].includes(codeOf(error));
 }
 
 /** Whether PostgreSQL has answered with an error: then the statement has changed nothing. */
@@ -265,22 +264,27 @@ export function isRefused(error: unknown): boolean {
 
 /** SQLSTATE 55P03: somebody has locked what is wanted for longer than `lock_timeout`. */
 export function isLockedLong(error: unknown): boolean {
-  return ((error ?? {}) as { code?: string }).code === "55P03";
+  return codeOf(error) === "55P03";
 }
 
 /** SQLSTATE 42501: the role may not do this. */
 export function isForbidden(error: unknown): boolean {
-  return ((error ?? {}) as { code?: string }).code === "42501";
+  return codeOf(error) === "42501";
 }
 
 /** SQLSTATE 25006: a standby, or a database that is to be read only. */
 export function isReadOnly(error: unknown): boolean {
-  return ((error ?? {}) as { code?: string }).code === "25006";
+  return codeOf(error) === "25006";
 }
 
 /** A statement by its name, which the server does not know or knows otherwise: another's session had it. */
 export function isAnothersSession(error: unknown): boolean {
-  return ["26000", "42P05"].includes(((error ?? {}) as { code?: string }).code ?? "");
+  return ["26000", "42P05"].includes(codeOf(error));
+}
+
+/** The SQLSTATE of an error, or what the operating system calls it; '' where it has neither. */
+function codeOf(error: unknown): string {
+  return ((error ?? {}) as { code?: string }).code ?? "";
 }
 
 const AWAY_CODES = [

@@ -147,14 +147,16 @@ export class SmtpGate {
     });
     // Whoever closes its side behind its last command waits for the replies all the same.
     socket.allowHalfOpen = true;
-    socket.once("end", () => {
-      this.#isAtEnd = true;
-      this.#advance();
-    });
+    socket.once("end", this.#noteEnd);
     socket.on("drain", () => this.#advance());
     socket.on("error", (error) => this.libraryEnd.destroy(error));
     socket.once("close", () => this.#finish());
   }
+
+  readonly #noteEnd = (): void => {
+    this.#isAtEnd = true;
+    this.#advance();
+  };
 
   /** Lets pass what may pass now, and reads on when little is left. */
   #advance(): void {
@@ -163,7 +165,9 @@ export class SmtpGate {
     while (this.#step());
     this.#isAdvancing = false;
     if (this.#isOver || this.#isUpgrading) return;
-    if (this.#isLibraryFull || this.#input.length > READ_AHEAD_OCTETS) this.#socket.pause();
+    // All that has come whole is answered, and no more will come.
+    if (this.#isAtEnd && !this.#isOthersTurn && !this.#socket.writableNeedDrain) this.#finish();
+    else if (this.#isLibraryFull || this.#input.length > READ_AHEAD_OCTETS) this.#socket.pause();
     else if (this.#socket.isPaused()) this.#socket.resume();
   }
 
@@ -183,15 +187,12 @@ export class SmtpGate {
       this.#input = this.#input.subarray(end + 1);
       this.#takeLine(line);
       return true;
-    } else this.#awaitMore();
+    }
     return false;
   }
 
   #passMessage(message: MessageEnd): boolean {
-    if (this.#input.length === 0) {
-      this.#awaitMore();
-      return false;
-    }
+    if (this.#input.length === 0) return false;
     const end = message.find(this.#input);
     const octets = this.#input.subarray(0, end);
     this.#input = this.#input.subarray(octets.length);
@@ -202,11 +203,6 @@ export class SmtpGate {
     }
     this.#pass(octets);
     return true;
-  }
-
-  /** All that has come whole is answered. */
-  #awaitMore(): void {
-    if (this.#isAtEnd) this.#finish();
   }
 
   #takeLine(line: string): void {
@@ -312,7 +308,8 @@ export class SmtpGate {
     this.#answer("STARTTLS", 220, "220 2.0.0 Ready to start TLS\r\n");
     if (this.#isOver) return;
     this.#isUpgrading = true;
-    for (const event of ["data", "end"]) socket.removeAllListeners(event);
+    socket.removeAllListeners("data");
+    socket.off("end", this.#noteEnd);
     socket.allowHalfOpen = false;
     socket.pause();
     this.#input = NOTHING;
