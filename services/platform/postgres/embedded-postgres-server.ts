@@ -4,7 +4,7 @@ import { createServer } from "node:net";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
-import { isProcessAlive } from "../process-lock.ts";
+import { isProcessAlive, processStartTime } from "../process-lock.ts";
 import { type Cluster, inFolder } from "./embedded-postgres-cluster.ts";
 import { EmbeddedPostgresError, errorCode, explainProgramOutput } from "./embedded-postgres-error.ts";
 
@@ -79,11 +79,15 @@ export async function findServer(cluster: Cluster): Promise<PostgresServer | und
   return (await isServerProcess(found.pid, cluster)) ? { pid: found.pid, port: found.port } : undefined;
 }
 
-/** Stops a server at once but in order ("fast": open transactions are rolled back) and waits for its end. */
-export async function stopServer(server: PostgresServer, cluster: Cluster): Promise<void> {
+/**
+ * Stops a running server at once but in order ("fast": open transactions are rolled back) and waits for its end.
+ * A process that ends has no folder any more while it still runs, so its start time tells, not its folder.
+ */
+export async function stopServer(server: PostgresServer): Promise<void> {
+  const startTime = await processStartTime(server.pid);
   signal(server.pid, "SIGINT");
   const deadline = Date.now() + STOP_DEADLINE_MS;
-  while (await isServerProcess(server.pid, cluster)) {
+  while (startTime !== undefined && (await processStartTime(server.pid)) === startTime) {
     if (Date.now() > deadline) {
       throw new EmbeddedPostgresError("stop-failed", `PostgreSQL (process ${server.pid}) does not stop`);
     }

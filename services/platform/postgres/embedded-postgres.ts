@@ -214,10 +214,10 @@ function supervise(first: Attachment, reattach: Reattach, logger: EmbeddedPostgr
  * Leaves the users of the server, and stops it when that was the last one. The own share is given up first: of two
  * users that leave at once, then at least one finds nobody left.
  */
-async function detach({ cluster, server, connection }: Attachment): Promise<void> {
+async function detach({ server, connection }: Attachment): Promise<void> {
   try {
     await ask(connection, "select pg_advisory_unlock_shared($1) as answer");
-    if (await ask(connection, "select pg_try_advisory_lock($1) as answer")) await stopServer(server, cluster);
+    if (await ask(connection, "select pg_try_advisory_lock($1) as answer")) await stopServer(server);
   } catch (error) {
     if (!isConnectionLoss(error)) throw error;
   } finally {
