@@ -287,15 +287,22 @@ function codeOf(error: unknown): string {
   return ((error ?? {}) as { code?: string }).code ?? "";
 }
 
+/** Limits of the server's own: of a statement, a transaction between statements or whole, an idle session, a lock. */
+const LIMIT_CODES = ["57014", "25P03", "25P04", "57P05", "55P03"];
+
 const AWAY_CODES = [
   ...["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN"],
   // Shutting down, crashed, starting up, out of connections, connection failure.
   ...["57P01", "57P02", "57P03", "53300", "08000", "08003", "08006", "08P01"],
   // A primary that has just become a standby; one whose disk is full.
   ...["25006", "53100"],
-  // Limits of the server's own: of a statement, a transaction between statements or whole, an idle session, a lock.
-  ...["57014", "25P03", "25P04", "57P05", "55P03"],
+  ...LIMIT_CODES,
 ];
+
+/** Whether a statement met a limit of the server's own: another one, or one that does less, may be within it. */
+export function isOverLimit(error: unknown): boolean {
+  return LIMIT_CODES.includes(codeOf(error));
+}
 
 /** Whether an error says that the database cannot be reached, or has no room or time, rather than that it refuses something. */
 export function isDatabaseAway(error: unknown): boolean {
