@@ -569,6 +569,8 @@ export const SENTENCES = {
   "wildcard-ns": "{owner} is a wildcard with NS records: BIND as a secondary refuses the whole zone for it",
   "many-records":
     "{owner} has {count} {type} records: BIND as a secondary refuses the whole zone for more than {most}, unless its max-records-per-type allows them",
+  "many-types":
+    "{owner} has {count} record types: BIND as a secondary refuses the whole zone for more than {most}, unless its max-types-per-name allows them",
 
   // Key files
   "no-public-key": "it has no public key of its algorithm",
