@@ -13,6 +13,8 @@ export type Transaction = Knex.Transaction;
 pg.types.setTypeParser(pg.types.builtins.INT8, Number);
 refuseUnreadableTimes();
 
+type TypeId = Parameters<typeof pg.types.getTypeParser>[0];
+
 /** What knex keeps of a pool, for its transactions too. */
 type PoolConfig = Knex.Config & { readonly pooled: boolean };
 
@@ -217,13 +219,21 @@ function silent(): void {}
 
 /** The driver reads a time that is not in ISO form as null, which says of many columns that something holds for ever. */
 function refuseUnreadableTimes(): void {
-  for (const type of [pg.types.builtins.TIMESTAMPTZ, pg.types.builtins.TIMESTAMP, pg.types.builtins.DATE]) {
+  // The driver has no names for arrays: these are the numbers of `pg_type`.
+  const [ofTexts, ...ofTimes] = [1009, 1182, 1115, 1185] as number[] as TypeId[];
+  const { DATE, TIMESTAMP, TIMESTAMPTZ } = pg.types.builtins;
+  const readArray = pg.types.getTypeParser(ofTexts!);
+  for (const [index, type] of [DATE, TIMESTAMP, TIMESTAMPTZ].entries()) {
     const read = pg.types.getTypeParser(type);
-    pg.types.setTypeParser(type, (text: string) => {
+    const readStrictly = (text: string) => {
       const time = read(text);
       if (time === null) throw new Error(`the database writes a time as ${text}: its DateStyle is not ISO`);
       return time;
-    });
+    };
+    const readEach = (value: unknown): unknown =>
+      Array.isArray(value) ? value.map(readEach) : value === null ? null : readStrictly(value as string);
+    pg.types.setTypeParser(type, readStrictly);
+    pg.types.setTypeParser(ofTimes[index]!, (text: string) => readEach(readArray(text)));
   }
 }
 
