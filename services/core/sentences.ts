@@ -78,6 +78,7 @@ export const SENTENCES = {
   "http-too-slow": "the request took too long",
   "http-expectation": "the expectation cannot be met",
   "http-fields-too-large": "the header fields are too large",
+  "http-no-proxy": "CONNECT is for proxies, and this is none",
 
   // Companies, resellers and their quotas
   "company-unknown": "Company {company} does not exist",
