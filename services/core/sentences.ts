@@ -25,13 +25,23 @@ export type ValuesOf<Code extends SentenceCode> = [GapsOf<Code>] extends [never]
 export function sentence<Code extends SentenceCode>(code: Code, ...[given]: ValuesOf<Code>): Sentence {
   const values: Record<string, string | Sentence> = {};
   for (const [gap, value] of Object.entries<string | number | Sentence>(given ?? {})) {
-    values[gap] = typeof value === "object" ? onlySentence(value) : `${value}`;
+    values[gap] = typeof value === "object" ? onlySentence(value) : cutShort(`${value}`);
   }
   const message = SENTENCES[code].replace(/\{(\w+)\}/g, (gap, name: string) => {
     const value = values[name] ?? gap;
     return typeof value === "string" ? value : value.message;
   });
   return { code, values, message };
+}
+
+/** Characters of a gap: room for a domain name (RFC 1035 §2.3.4) and a few words. */
+const MOST_CHARACTERS = 300;
+
+/** What somebody wrote comes back as a beginning of it, as a word of a zone file may have 300,000 characters. */
+function cutShort(text: string): string {
+  if (text.length <= MOST_CHARACTERS) return text;
+  const isPairCut = /[\ud800-\udbff]/.test(text[MOST_CHARACTERS - 1]!);
+  return `${text.slice(0, isPairCut ? MOST_CHARACTERS - 1 : MOST_CHARACTERS)}…`;
 }
 
 export function isSentenceCode(text: string): text is SentenceCode {
@@ -68,6 +78,7 @@ export const SENTENCES = {
   "http-too-slow": "the request took too long",
   "http-expectation": "the expectation cannot be met",
   "http-fields-too-large": "the header fields are too large",
+  "http-no-proxy": "CONNECT is for proxies, and this is none",
 
   // Companies, resellers and their quotas
   "company-unknown": "Company {company} does not exist",
@@ -569,6 +580,8 @@ export const SENTENCES = {
   "wildcard-ns": "{owner} is a wildcard with NS records: BIND as a secondary refuses the whole zone for it",
   "many-records":
     "{owner} has {count} {type} records: BIND as a secondary refuses the whole zone for more than {most}, unless its max-records-per-type allows them",
+  "many-types":
+    "{owner} has {count} record types: BIND as a secondary refuses the whole zone for more than {most}, unless its max-types-per-name allows them",
 
   // Key files
   "no-public-key": "it has no public key of its algorithm",

@@ -114,4 +114,5 @@ const BROKEN_REQUEST_WORDS: Readonly<Partial<Record<SentenceCode, string>>> = {
   "http-too-slow": "la peticion tardo demasiado",
   "http-expectation": "expectativa no admitida",
   "http-fields-too-large": "cabeceras demasiado grandes",
+  "http-no-proxy": "metodo no permitido",
 };

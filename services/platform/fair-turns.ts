@@ -44,6 +44,15 @@ export class FairTurns {
     return this.#waiting.get(client)?.length ?? 0;
   }
 
+  /** Clients that wait for a place of everybody's and for nothing else: they have their own, and their group's. */
+  needed(): number {
+    const { atOnce, perClient, perGroup = atOnce } = this.#limits;
+    if (this.#total < atOnce) return 0;
+    const isHeldUp = ([client, [first]]: [string, Waiting[]]) =>
+      this.#running.of(client) < perClient && this.#ofGroup.of(first!.group) < perGroup;
+    return [...this.#waiting].filter(isHeldUp).length;
+  }
+
   /**
    * Does the work when it is the client's turn.
    * @param work ends after all that it does aside

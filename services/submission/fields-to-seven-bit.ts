@@ -1,5 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { validateAddress } from "../core/mail/address.ts";
+import { charsetDecoder, WINDOWS_1252 } from "../core/mail/charset.ts";
 import { headerAddress } from "../core/mail/headers.ts";
 import { fieldValue, type RawField } from "../core/mail/message.ts";
 import { parameter } from "../core/mail/mime.ts";
@@ -18,22 +19,38 @@ const WORD_OCTETS = 30;
 
 /**
  * Header fields beyond ASCII in encoded words (RFC 2047) and parameters (RFC 2231), so that no server on the way need
- * offer SMTPUTF8 for them. What is not UTF-8, and fields with addresses that only SMTPUTF8 carries, stay as they are.
+ * offer SMTPUTF8 for them. Text that is not UTF-8 is read by the charset of the Content-Type beside it, else as Latin-1.
+ * Fields with addresses that only SMTPUTF8 carries stay as they are.
  * @returns the same fields when nothing had to change
  * @see RFC 6409 §8
  */
 export function encodeFields(fields: readonly RawField[]): readonly RawField[] {
-  const encoded = fields.map((field) => (BEYOND_ASCII.test(field.raw) ? encodeField(field) : field));
+  const type = fields.find(({ name }) => name === "content-type");
+  const encoded = fields.map((field) => (BEYOND_ASCII.test(field.raw) ? encodeField(field, type) : field));
   return encoded.some((field, index) => field !== fields[index]) ? encoded : fields;
 }
 
-function encodeField(field: RawField): RawField {
+function encodeField(field: RawField, contentType: RawField | undefined): RawField {
   const encode = encoderOf(field.name);
-  const octets = Buffer.from(fieldValue(field), "latin1");
-  if (encode === undefined || !isUtf8(octets)) return field;
-  const encoded = encode(octets.toString("utf8").replaceAll(/[ \t]+/g, " "));
+  if (encode === undefined) return field;
+  // Of mailboxes and parameters each octet has to stay the character that they were judged by.
+  const text = textOf(Buffer.from(fieldValue(field), "latin1"), encode === encodeText ? contentType : undefined);
+  const encoded = encode(text.replaceAll(/[ \t]+/g, " "));
   if (BEYOND_ASCII.test(encoded) || encoded.split(" ").some((word) => word.length > LONGEST_WORD)) return field;
   return newField(field.raw.slice(0, field.raw.indexOf(":")).trimEnd(), encoded);
+}
+
+function textOf(octets: Buffer, contentType: RawField | undefined): string {
+  if (isUtf8(octets)) return octets.toString("utf8");
+  const label = contentType && /;\s*charset\s*=\s*"?([^\s";]+)/i.exec(fieldValue(contentType))?.[1];
+  const charset = label ? charsetDecoder(label, { fatal: true }) : undefined;
+  try {
+    // Of UTF-16 and its like no header can be.
+    if (charset?.decode(Buffer.from("a=")) === "a=") return charset.decode(octets);
+  } catch {
+    // Octets that are none of the charset's.
+  }
+  return WINDOWS_1252.decode(octets);
 }
 
 function encoderOf(name: string): ((text: string) => string) | undefined {

@@ -236,10 +236,11 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
 
 /** Refused before it is known what is asked for. */
 const BROKEN: Readonly<Record<Exclude<keyof typeof BROKEN_REQUESTS, 413>, string>> = {
-  400: "no HTTP, or HTTP that others may read otherwise (RFC 9112): no Host or two, a length beside chunks, a broken field; the connection is closed, as with the next three",
-  408: "the request did not come whole in a minute, or its head in 20 s",
+  400: "no HTTP, or HTTP that others may read otherwise (RFC 9112): no Host or two, a length beside chunks, a broken field; the connection is closed, as with the next four",
+  408: "the request did not come whole in a minute, or its head in 20 s; a large body came slowly while another caller waited for its place",
   417: "`Expect` has something else than `100-continue`",
   431: "the head is larger than 16 KiB",
+  501: "CONNECT",
 };
 
 function composeErrors(): string {

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { MessageRecord } from "../../services/core/dns/message.ts";
 import { formatDomainName } from "../../services/core/dns/name.ts";
 import { CLASS, TYPE, typeMnemonic } from "../../services/core/dns/rr-types.ts";
+import { findTsig } from "../../services/core/dns/tsig.ts";
 import { isWellSigned } from "../../services/operations/dns/zone-signing.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
@@ -40,6 +41,21 @@ const withoutKnot = isInstalled("knsupdate") ? "" : " (skipped: knsupdate is not
 const withoutLexicon =
   spawnSync(PYTHON, ["-c", "import lexicon, dns"]).status === 0 ? "" : " (skipped: python3-lexicon is not installed)";
 const absence = missing.length > 0 ? ` (skipped: ${missing.join(", ")} not installed)` : "";
+
+/** How a signature differs from a good one. */
+interface WrongSignature {
+  readonly keyName?: string;
+  readonly secret?: string;
+  readonly behindSeconds?: number;
+}
+
+/** What an answer says of the request's signature. */
+function signatureOf(answer: Uint8Array) {
+  const found = findTsig(answer);
+  if (!found.ok) throw new Error(found.error.message);
+  const { error, mac, otherData } = found.value ?? {};
+  return { rcode: answer[3]! & 0xf, error, macOctets: mac?.length, otherOctets: otherData?.length };
+}
 
 /** A server to update, and what it is for the tools. */
 interface Target {
@@ -114,6 +130,34 @@ describe.skipIf(missing.length > 0)(`random updates and prerequisites${absence}`
     }
     expect(differing).toEqual([]);
   });
+
+  it.each([
+    ["a late clock", { behindSeconds: 400 }],
+    ["an early clock", { behindSeconds: -400 }],
+    ["an unknown key", { keyName: "unknown.example." }],
+    ["another secret", { secret: Buffer.alloc(32).toString("base64") }],
+  ])("%s is answered as BIND does, by updates and transfers (RFC 8945 §5)", async (_, wrong: WrongSignature) => {
+    for (const ask of [updateWith, transferWith]) {
+      const answers = await Promise.all([ours, theirs].map((target) => ask(target, wrong)));
+      expect(answers[0]).toEqual(answers[1]);
+    }
+  });
+
+  /** @returns the signature of the answer to an update of nothing */
+  async function updateWith({ host, port, key }: Target, wrong: WrongSignature) {
+    const { keyName = key.name, secret = key.secret, behindSeconds = 0 } = wrong;
+    const { octets } = signUpdate(zone, { ...key, name: keyName, secret }, { updates: [], behindSeconds });
+    return signatureOf(await exchangeDatagram(octets, { host, port }));
+  }
+
+  async function transferWith({ host, port, key }: Target, wrong: WrongSignature) {
+    const { keyName = key.name, secret = key.secret, behindSeconds = 0 } = wrong;
+    const { messages } = await askOverTcp(`${host}:${port}`, {
+      ...{ name: zone, type: "AXFR", nowSeconds: Math.floor(Date.now() / 1000) - behindSeconds },
+      key: { name: nameOf(keyName), algorithm: "hmac-sha256", secret: Buffer.from(secret, "base64") },
+    });
+    return signatureOf(messages[0]!);
+  }
 
   async function rcodeOf({ host, port, key }: Target, sections: UpdateSections): Promise<number> {
     const { octets } = signUpdate(zone, key, sections);

@@ -65,6 +65,17 @@ it("a time that cannot be read is an error and not null, which would say for eve
   });
 });
 
+it.each(["timestamptz", "timestamp", "date"])("and so in an array of %s", async (type) => {
+  const arrays = `select array['2026-02-03', null]::${type}[] as flat, '{{infinity}}'::${type}[] as deep, '{}'::${type}[] as none`;
+  await database.db.transaction(async (transaction) => {
+    await transaction.raw("set local datestyle = 'ISO'; set local timezone = 'UTC'");
+    const [{ flat, deep, none }] = (await queryRows(transaction, arrays)) as [Record<string, unknown[]>];
+    expect([flat, deep, none]).toEqual([[expect.any(Date), null], [[Number.POSITIVE_INFINITY]], []]);
+    await transaction.raw("set local datestyle = 'SQL, DMY'");
+    await expect(queryRows(transaction, arrays)).rejects.toThrow("DateStyle is not ISO");
+  });
+});
+
 describe.skipIf(!hasPgBouncer)(
   `behind PgBouncer${hasPgBouncer ? "" : " (skipped: pgbouncer is not installed)"}`,
   () => {

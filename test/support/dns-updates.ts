@@ -119,14 +119,14 @@ export async function nsupdate(
 export function signUpdate(
   zone: string,
   { name, secret }: UpdateKey,
-  { updates, prerequisites = [], id = randomInt(65_536) }: UpdateSections,
+  { updates, prerequisites = [], id = randomInt(65_536), behindSeconds = 0 }: UpdateSections,
 ): { readonly octets: Uint8Array; readonly key: TsigKey; readonly mac: Uint8Array } {
   const question = { name: nameOf(zone), type: TYPE.SOA as number, class: CLASS.IN as number };
   const message = updateMessage(updates, prerequisites, [question]);
   new DataView(message.buffer).setUint16(0, id);
   const key: TsigKey = { name: nameOf(name), algorithm: "hmac-sha256", secret: Buffer.from(secret, "base64") };
   const signer = new TsigSigner(key);
-  const octets = signer.sign(message, Math.floor(Date.now() / 1000));
+  const octets = signer.sign(message, Math.floor(Date.now() / 1000) - behindSeconds);
   return { octets, key, mac: signer.lastMac! };
 }
 
@@ -134,6 +134,8 @@ interface UpdateSections {
   readonly updates: readonly MessageRecord[];
   readonly prerequisites?: readonly MessageRecord[];
   readonly id?: number;
+  /** How late the clock of the client is. */
+  readonly behindSeconds?: number;
 }
 
 /** A record to be added. @param owner absolute */

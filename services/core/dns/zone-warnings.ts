@@ -107,7 +107,7 @@ export function* findWarningsSteps(
     if (warning !== undefined) warnings.add(warning);
     yield;
   }
-  const refusalsAt = rememberRefusals(view);
+  const refusalsAt = rememberRefusals(apex, view);
   for (const { owner } of changed) {
     if (warnings.isFull) break;
     for (const warning of refusalsAt(owner)) warnings.add(warning);
@@ -223,27 +223,35 @@ function aliasWarning({ owner, type, rdata }: ResourceRecord): Sentence | undefi
 
 /** BIND's `max-records-per-type`, unless its configuration has another. */
 const BIND_RECORDS_PER_TYPE = 100;
+/** And its `max-types-per-name`. */
+const BIND_TYPES_PER_NAME = 100;
 
 /**
  * What BIND refuses of a name as a secondary, and the whole zone for it: NS at a wildcard, whose meaning RFC 4592 §4.2
- * leaves open, and more records of a type than it takes. A name is looked at once, however many of its records change.
+ * leaves open, more records of a type than it takes, and more types. A name is looked at once, however many of its records change.
  */
-function rememberRefusals(view: ZoneView): (name: DomainName) => Sentence[] {
+function rememberRefusals(apex: DomainName, view: ZoneView): (name: DomainName) => Sentence[] {
   const seen = new Set<string>();
   return (name) => {
     const records = view.recordsAt(name);
-    const isCrowded = records.length > BIND_RECORDS_PER_TYPE;
+    // The SOA is no record of the view.
+    const others = sameName(name, apex) ? 1 : 0;
+    const isCrowded = records.length + others > Math.min(BIND_RECORDS_PER_TYPE, BIND_TYPES_PER_NAME);
     if ((!isCrowded && !isWildcard(name)) || seen.has(name.key)) return [];
     seen.add(name.key);
     const owner = formatDomainName(name);
     const counts = new Map<number, number>();
     for (const { type } of records) counts.set(type, (counts.get(type) ?? 0) + 1);
     const crowded = [...counts].filter(([, count]) => count > BIND_RECORDS_PER_TYPE);
+    const types = counts.size + others;
     return [
       ...(isWildcard(name) && counts.has(TYPE.NS) ? [sentence("wildcard-ns", { owner })] : []),
       ...crowded.map(([type, count]) =>
         sentence("many-records", { owner, type: typeMnemonic(type), count, most: BIND_RECORDS_PER_TYPE }),
       ),
+      ...(types > BIND_TYPES_PER_NAME
+        ? [sentence("many-types", { owner, count: types, most: BIND_TYPES_PER_NAME })]
+        : []),
     ];
   };
 }

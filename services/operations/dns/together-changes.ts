@@ -1,5 +1,5 @@
 import { GatheredWork } from "../../platform/gathered-work.ts";
-import { type Db, isDatabaseAway, isRefused } from "../../platform/postgres/db.ts";
+import { type Db, isDatabaseAway, isOverLimit, isRefused } from "../../platform/postgres/db.ts";
 import { holdGrowthTogether } from "../../store/dns/held-growth.ts";
 import { type Addition, writeAdditions } from "../../store/dns/zone-additions.ts";
 import type { WrittenChange } from "../../store/dns/zone-changes.ts";
@@ -26,7 +26,7 @@ export class TogetherChanges {
 
   constructor(db: Db) {
     this.#db = db;
-    this.#reads = new GatheredWork({ ...LIMITS, run: (asks) => readExcerpts(db, asks) });
+    this.#reads = new GatheredWork({ ...LIMITS, run: (asks) => this.#read(asks) });
     this.#writes = new GatheredWork({ ...LIMITS, run: (additions) => this.#write(additions) });
     this.#growing = new GatheredWork({ ...LIMITS, run: (additions) => this.#grow(additions) });
   }
@@ -46,28 +46,36 @@ export class TogetherChanges {
     return (await this.#writes.ask(addition)) ?? (await this.#growing.ask(addition));
   }
 
-  #write(additions: readonly Addition[]): Promise<Written[]> {
-    return unlessRefused(additions, () => writeAdditions(this.#db, additions));
+  async #read(asks: readonly ExcerptAsk[]): Promise<readonly (ZoneExcerpt | "large" | undefined)[]> {
+    return (await unlessRefused(() => readExcerpts(this.#db, asks))) ?? asks.map(() => "large");
+  }
+
+  async #write(additions: readonly Addition[]): Promise<Written[]> {
+    return (await unlessRefused(() => writeAdditions(this.#db, additions))) ?? additions.map(() => undefined);
   }
 
   /** Writes those whose zones did not hold what they grow by, once they do. */
   async #grow(additions: readonly Addition[]): Promise<Written[]> {
     const none = additions.map(() => undefined);
     if (additions.length === 1) return none;
-    return unlessRefused(additions, async () => {
+    const written = await unlessRefused(async () => {
       const growing = additions.map(({ zone, growth }) => ({ zoneId: zone.id, growth }));
       const held = await holdGrowthTogether(this.#db, growing);
       return held.size > 0 ? writeAdditions(this.#db, additions) : none;
     });
+    return written ?? none;
   }
 }
 
-/** What PostgreSQL refuses of one must not befall the others: nothing is written then, and each is tried by itself. */
-async function unlessRefused(additions: readonly Addition[], write: () => Promise<Written[]>): Promise<Written[]> {
+/**
+ * What PostgreSQL refuses of one, or has no time for, must not befall the others: nothing is done then, and each is tried
+ * by itself.
+ */
+async function unlessRefused<Done>(work: () => Promise<Done>): Promise<Done | undefined> {
   try {
-    return await write();
+    return await work();
   } catch (error) {
-    if (isDatabaseAway(error) || !isRefused(error)) throw error;
-    return additions.map(() => undefined);
+    if (!isRefused(error) || (isDatabaseAway(error) && !isOverLimit(error))) throw error;
+    return undefined;
   }
 }

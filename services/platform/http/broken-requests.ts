@@ -15,11 +15,13 @@ const REASONS: Readonly<Record<BrokenStatus, string>> = {
   413: "Content Too Large",
   417: "Expectation Failed",
   431: "Request Header Fields Too Large",
+  501: "Not Implemented",
 };
 
 /**
  * Answers what Node refuses before any handler sees it (RFC 9112 §3.2, RFC 9110 §15.5) as the API answers everything
- * else: requests that are no HTTP, that take too long, or whose headers are too large.
+ * else: requests that are no HTTP, that take too long, or whose headers are too large; and CONNECT, which is for proxies
+ * (RFC 9110 §9.3.6).
  */
 export function answerBrokenRequests(server: Server, describe: DescribeRefusal | undefined): void {
   const unfinished = new WeakMap<Duplex, Set<ServerResponse>>();
@@ -36,15 +38,24 @@ export function answerBrokenRequests(server: Server, describe: DescribeRefusal |
       socket.destroy();
       return;
     }
-    const status = STATUS_OF_ERROR[error.code ?? ""] ?? 400;
-    const body = bodyOf(status, describe);
-    const fields = Object.entries(headersOf(body)).map(([name, value]) => `${name}: ${value}\r\n`);
-    socket.end(`HTTP/1.1 ${status} ${REASONS[status]}\r\n${fields.join("")}\r\n${body}`);
-    // Who leaves his side open would keep the place of what he began to ask.
-    const lingering = setTimeout(() => socket.destroy(), LINGER_MS);
-    socket.once("close", () => clearTimeout(lingering));
+    endWith(socket, STATUS_OF_ERROR[error.code ?? ""] ?? 400, describe);
+  });
+  server.on("connect", (_request, socket) => {
+    socket.on("error", () => {}).resume();
+    // What came before it on the same connection has the turn to answer.
+    if ((unfinished.get(socket)?.size ?? 0) > 0) socket.destroy();
+    else endWith(socket, 501, describe);
   });
   server.on("checkExpectation", (_request, response: ServerResponse) => answer(response, 417, describe));
+}
+
+function endWith(socket: Duplex, status: BrokenStatus, describe: DescribeRefusal | undefined): void {
+  const body = bodyOf(status, describe);
+  const fields = Object.entries(headersOf(body)).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.end(`HTTP/1.1 ${status} ${REASONS[status]}\r\n${fields.join("")}\r\n${body}`);
+  // Who leaves his side open would keep the place of what he began to ask.
+  const lingering = setTimeout(() => socket.destroy(), LINGER_MS);
+  socket.once("close", () => clearTimeout(lingering));
 }
 
 /**
@@ -83,12 +94,13 @@ const STATUS_OF_ERROR: Readonly<Record<string, BrokenStatus>> = {
 };
 
 /** What the refusals say, by their status. */
-export const BROKEN_REQUESTS: Readonly<Record<400 | 408 | 413 | 417 | 431, Refusal>> = {
+export const BROKEN_REQUESTS: Readonly<Record<400 | 408 | 413 | 417 | 431 | 501, Refusal>> = {
   400: unacceptable("http-malformed"),
   408: unacceptable("http-too-slow"),
   413: { kind: "too-large" },
   417: unacceptable("http-expectation"),
   431: unacceptable("http-fields-too-large"),
+  501: unacceptable("http-no-proxy"),
 };
 
 type BrokenStatus = keyof typeof BROKEN_REQUESTS;

@@ -4,13 +4,17 @@ import { type Result, refuse } from "../../core/result.ts";
 import { type Aside, FairTurns, type TurnLimits } from "../fair-turns.ts";
 import type { Sharer } from "./endpoint.ts";
 import { LastCallers } from "./last-callers.ts";
+import { SlowBodies } from "./slow-bodies.ts";
 
 /** A body above this takes long to read, to judge and to store, and memory meanwhile. */
 const HEAVY_OCTETS = 64 * 1024;
 
 /** How many large requests there may be at a time. */
 export interface HeavyLimits {
-  /** Whose bodies are being read or worked on: what a client sends slowly holds up none but its own. */
+  /**
+   * Whose bodies are being read or worked on: what a client sends slowly holds up none but its own, and is ended when
+   * all places are taken and another client waits for one.
+   */
   readonly held: TurnLimits;
   /** That are judged and carried out; as many as are held where the operations have limits of their own. */
   readonly working?: TurnLimits & {
@@ -33,10 +37,12 @@ export class HeavyRequests {
   readonly #held: FairTurns;
   readonly #working: FairTurns;
   readonly #callers: LastCallers;
+  readonly #slow: SlowBodies;
 
   constructor({ held, working = held }: HeavyLimits = DEFAULT_LIMITS, callers = new LastCallers()) {
     this.#held = new FairTurns(held);
     this.#callers = callers;
+    this.#slow = new SlowBodies(() => this.#held.needed());
     const { moreAlone = 0, ...limits }: NonNullable<HeavyLimits["working"]> = working;
     this.#working = new FairTurns({ ...limits, more: (client) => (callers.isAlone(client) ? moreAlone : 0) });
   }
@@ -59,7 +65,8 @@ export class HeavyRequests {
       }
       // A body stays in memory until its work is done.
       const workInTurn = (body: Body) => this.#working.run(client, (aside) => work(body, aside), group);
-      return await this.#held.run(client, () => readThen(read, workInTurn), group);
+      const hold = () => this.#slow.watch(request, () => readThen(read, workInTurn));
+      return await this.#held.run(client, hold, group);
     } finally {
       this.#callers.end(client);
     }

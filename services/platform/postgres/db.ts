@@ -13,6 +13,8 @@ export type Transaction = Knex.Transaction;
 pg.types.setTypeParser(pg.types.builtins.INT8, Number);
 refuseUnreadableTimes();
 
+type TypeId = Parameters<typeof pg.types.getTypeParser>[0];
+
 /** What knex keeps of a pool, for its transactions too. */
 type PoolConfig = Knex.Config & { readonly pooled: boolean };
 
@@ -217,13 +219,21 @@ function silent(): void {}
 
 /** The driver reads a time that is not in ISO form as null, which says of many columns that something holds for ever. */
 function refuseUnreadableTimes(): void {
-  for (const type of [pg.types.builtins.TIMESTAMPTZ, pg.types.builtins.TIMESTAMP, pg.types.builtins.DATE]) {
+  // The driver has no names for arrays: these are the numbers of `pg_type`.
+  const [ofTexts, ...ofTimes] = [1009, 1182, 1115, 1185] as number[] as TypeId[];
+  const { DATE, TIMESTAMP, TIMESTAMPTZ } = pg.types.builtins;
+  const readArray = pg.types.getTypeParser(ofTexts!);
+  for (const [index, type] of [DATE, TIMESTAMP, TIMESTAMPTZ].entries()) {
     const read = pg.types.getTypeParser(type);
-    pg.types.setTypeParser(type, (text: string) => {
+    const readStrictly = (text: string) => {
       const time = read(text);
       if (time === null) throw new Error(`the database writes a time as ${text}: its DateStyle is not ISO`);
       return time;
-    });
+    };
+    const readEach = (value: unknown): unknown =>
+      Array.isArray(value) ? value.map(readEach) : value === null ? null : readStrictly(value as string);
+    pg.types.setTypeParser(type, readStrictly);
+    pg.types.setTypeParser(ofTimes[index]!, (text: string) => readEach(readArray(text)));
   }
 }
 
@@ -287,15 +297,22 @@ function codeOf(error: unknown): string {
   return ((error ?? {}) as { code?: string }).code ?? "";
 }
 
+/** Limits of the server's own: of a statement, a transaction between statements or whole, an idle session, a lock. */
+const LIMIT_CODES = ["57014", "25P03", "25P04", "57P05", "55P03"];
+
 const AWAY_CODES = [
   ...["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN"],
   // Shutting down, crashed, starting up, out of connections, connection failure.
   ...["57P01", "57P02", "57P03", "53300", "08000", "08003", "08006", "08P01"],
   // A primary that has just become a standby; one whose disk is full.
   ...["25006", "53100"],
-  // Limits of the server's own: of a statement, a transaction between statements or whole, an idle session, a lock.
-  ...["57014", "25P03", "25P04", "57P05", "55P03"],
+  ...LIMIT_CODES,
 ];
+
+/** Whether a statement met a limit of the server's own: another one, or one that does less, may be within it. */
+export function isOverLimit(error: unknown): boolean {
+  return LIMIT_CODES.includes(codeOf(error));
+}
 
 /** Whether an error says that the database cannot be reached, or has no room or time, rather than that it refuses something. */
 export function isDatabaseAway(error: unknown): boolean {

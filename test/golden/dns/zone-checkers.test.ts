@@ -104,6 +104,25 @@ it.skipIf(!namedCompilezone).each(GENERATED)("named-compilezone makes the same o
   expect(exportOf(ours.value)).toBe(exportOf(theirs));
 });
 
+/** Data in several tokens, which we take as the fields of the record. */
+const IN_TOKENS = [
+  'HTTPS 1 . key66$="x"',
+  'HTTPS 1 . "key66$=\\"x\\""',
+  'TXT "a" b$',
+  'TXT a$ "b c"',
+  'TXT "" "a$"',
+  'CAA 0 issue "ca$.test"',
+  "SRV 0 0 $ host$",
+];
+
+it.skipIf(!namedCompilezone).each(IN_TOKENS)("named-compilezone makes nothing else of $GENERATE with %s", (data) => {
+  const lines = `$TTL 60\n@ SOA ns1.example.net. h 1 2 3 4 5\n@ NS ns1.example.net.\n$GENERATE 1-2 g$ ${data}\n`;
+  writeFileSync(join(folder, "generated.zone"), lines);
+  const args = ["-k", "ignore", "-i", "none", "-o", "-", "example.org", join(folder, "generated.zone")];
+  expect(spawnSync("named-compilezone", args).status).not.toBe(0);
+  expect(parseZoneFile(lines, { origin }).ok).toBe(true);
+});
+
 /** A name for each case of the list, as we export it. */
 function zoneWithEveryType(): string {
   // One case of the list delegates to ns1: Knot insists on glue for it.

@@ -37,11 +37,23 @@ describe("header fields beyond ASCII", () => {
   ])("%s", (given, expected) => expect(encodeField(given)).toBe(expected));
 
   it.each([
+    ["Subject: A\xf1o \x80 5", "", "Subject: =?UTF-8?B?QcOxbyDigqw=?= 5"],
+    ["Subject: A\xf1o", "; charset=utf-8", "Subject: =?UTF-8?B?QcOxbw==?="],
+    ["Subject: A\xf1os", "; charset=utf-16", "Subject: =?UTF-8?B?QcOxb3M=?="],
+    ["Subject: \xb1", '; charset="ISO-8859-2"', "Subject: =?UTF-8?B?xIU=?="],
+    ["Subject: \x93\xfa\x96{", "; charset=shift_jis", "Subject: =?UTF-8?B?5pel5pys?="],
+    ['To: "\xf1u" <a@example.net>', "; charset=shift_jis", "To: =?UTF-8?B?w7F1?= <a@example.net>"],
+  ])("read %j beside a Content-Type %j by its charset, else as Latin-1", (given, parameters, expected) => {
+    const field = Buffer.from(`Content-Type: text/plain${parameters}\r\n${given}`, "latin1");
+    expect(encodeField(field)).toBe(`Content-Type: text/plain${parameters}\r\n${expected}`);
+  });
+
+  it.each([
     ["what is plain", "Subject:  El  =?x?="],
     ["addresses that need SMTPUTF8", "From: Ñ <ñu@example.org>"],
     ["identifiers", "Message-ID: <ñ@example.org>"],
     ["URLs", "List-Unsubscribe: <https://example.org/ñ>"],
-    ["what is not UTF-8", Buffer.from("Subject: a\xf1o", "latin1")],
+    ["identifiers that are not UTF-8", Buffer.from("Message-ID: <\xf1@example.org>", "latin1")],
     ["what the author's domain signed", "DKIM-Signature: v=1\r\nSubject: año"],
   ])("leave %s as it is", (_what, field) => {
     expect(encodeField(field)).toBe(Buffer.from(field as string).toString("latin1"));

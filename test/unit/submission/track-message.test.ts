@@ -100,6 +100,33 @@ describe("the HTML of a submitted message", () => {
     }
   });
 
+  test.each([
+    ["shown after it", "Content-Disposition: inline; filename=b.html"],
+    ["without a disposition", "X-Other: 1"],
+    ["attached", "Content-Disposition:\r\n ATTACHMENT; filename=b.html"],
+  ])("is one part, and another %s keeps every octet", (_what, disposition) => {
+    const html = (text: string) => [
+      "Content-Type: text/html; charset=utf-8",
+      "",
+      `<a href="https://example.org/">${text}</a>`,
+      "",
+    ];
+    const other = lines(...["--o", disposition, ...html("XYZDESUSCXYZ"), ""]);
+    for (const isAttachedFirst of [false, true]) {
+      const isFirst = isAttachedFirst && disposition.includes("ATTACHMENT");
+      const own = lines(...["--o", ...html("own"), ""]);
+      const message = Buffer.concat([
+        lines("MIME-Version: 1.0", "Content-Type: multipart/mixed; boundary=o", "", ""),
+        ...(isFirst ? [other, own] : [own, other]),
+        lines("--o--", ""),
+      ]);
+      const tracked = runAtOnce(trackMessage(message, { tracking: true, unsubscribe: true }))!;
+      expect(tracked.octets.includes(other)).toBe(true);
+      expect(tracked.octets.includes(own)).toBe(false);
+      expect(tracked.tracking.places.filter(({ tag }) => tag === "_OPEN")).toHaveLength(1);
+    }
+  });
+
   test("what looks like a tag stays what it is, but for the unsubscribe URL", async () => {
     const body = '<a href="https://example.org/XYZNOMBREXYZ">XYZNOMBREXYZ</a> <a href="XYZDESUSCXYZ">no more</a>';
     const { mail, links } = await read(lines("MIME-Version: 1.0", "Content-Type: text/html", "", body));

@@ -12,6 +12,11 @@ function addresses(count: number): ResourceRecord[] {
   return Array.from({ length: count }, (_, index) => recordOf("many", "A", `192.0.2.${index}`));
 }
 
+/** Records of as many types. */
+function types(owner: string, count: number): ResourceRecord[] {
+  return Array.from({ length: count }, (_, index) => recordOf(owner, `TYPE${65_280 + index}`, "\\# 1 00"));
+}
+
 describe("warnings", () => {
   const zone = [
     recordOf("@", "NS", "ns1"),
@@ -104,6 +109,16 @@ describe("warnings", () => {
         "many.example.org. has 101 A records: BIND as a secondary refuses the whole zone for more than 100, unless its max-records-per-type allows them",
       ],
     ],
+    ["a hundred types", types("many", 100), []],
+    [
+      "more than a hundred types",
+      types("many", 101),
+      [
+        "many.example.org. has 101 record types: BIND as a secondary refuses the whole zone for more than 100, unless its max-types-per-name allows them",
+      ],
+    ],
+    ["a hundred types at the apex, with its SOA", types("@", 98), []],
+    ["more than a hundred there", types("@", 99), [expect.stringMatching("has 101 record types")]],
   ])("%s", (_, changed, expected) => {
     expect(warningsOf(changed)).toEqual(expected);
   });

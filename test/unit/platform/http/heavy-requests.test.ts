@@ -1,8 +1,14 @@
+import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
+import { connect, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import Koa from "koa";
 import { expect, test } from "vitest";
 import { ok } from "../../../../services/core/result.ts";
 import { HeavyRequests } from "../../../../services/platform/http/heavy-requests.ts";
 import { LastCallers } from "../../../../services/platform/http/last-callers.ts";
+import { listenHttp } from "../../../../services/platform/http/listen.ts";
+import { readBody } from "../../../../services/platform/http/request-body.ts";
 
 const LARGE = { "content-length": "1000000" };
 const requestOf = (headers: Record<string, string>) => ({ headers }) as unknown as IncomingMessage;
@@ -110,3 +116,45 @@ test("one client has another place while nobody else asks for anything, and take
   await settle();
   expect(begun.slice(6)).toEqual(["a5"]);
 });
+
+test("a body that comes slowly is ended when another client needs its place, and not before", async () => {
+  const heavy = new HeavyRequests({ held: { atOnce: 2, perClient: 1 } });
+  const app = Object.assign(new Koa(), { silent: true });
+  app.use(async (ctx) => {
+    const key = ctx.get("From");
+    const read = () => readBody(ctx.req, 1_000_000);
+    const { ok: isRead } = await heavy.run({ key, group: key }, ctx.req, read, async ({ length }) => ok(length));
+    ctx.status = isRead ? 200 : 400;
+  });
+  const listener = (await listenHttp(app, [{ host: "127.0.0.1", port: 0 }]))!;
+  const octets = 500_000;
+  const begin = (client: string) => {
+    const socket = connect(Number(new URL(listener.url).port), "127.0.0.1");
+    socket.on("error", () => {}).setEncoding("latin1");
+    const head = `POST / HTTP/1.1\r\nHost: a\r\nFrom: ${client}\r\nContent-Length: ${octets}\r\n\r\n`;
+    socket.write(head);
+    const finish = () => socket.write("x".repeat(head.length + octets - socket.bytesWritten));
+    return { socket, finish, answer: once(socket, "data").then(([text]) => String(text).split("\r\n")[0]) };
+  };
+  const drip = (socket: Socket) => setInterval(() => socket.write("x".repeat(100)), 100);
+  const [slow, slower] = [begin("a"), begin("b")];
+  slow.socket.write("x".repeat(100_000));
+  const dripping = drip(slow.socket);
+  try {
+    // Who waits for its own place alone has nobody's ended.
+    const own = begin("b");
+    await sleep(5_500);
+    expect(await Promise.race([slow.answer, slower.answer, own.answer, "none is ended"])).toBe("none is ended");
+    own.socket.destroy();
+    const fast = begin("c");
+    fast.finish();
+    expect(await slower.answer).toBe("HTTP/1.1 408 Request Timeout");
+    expect(await fast.answer).toBe("HTTP/1.1 200 OK");
+    clearInterval(dripping);
+    slow.finish();
+    expect(await slow.answer).toBe("HTTP/1.1 200 OK");
+  } finally {
+    clearInterval(dripping);
+    await listener.close(0);
+  }
+}, 20_000);

@@ -104,6 +104,23 @@ describe("a client that", () => {
   });
 });
 
+describe("what a proxy is asked for", () => {
+  it.each([
+    ["alone", "", /^HTTP\/1\.1 501 Not Implemented\r\nConnection: close\r\n/],
+    ["behind another request", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", /^(?:HTTP\/1\.1 200 OK\r\n|$)/],
+  ])("is refused, %s", async (_, before, expected) => {
+    const answer = await sendAndWait(`${before}CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n`);
+    expect(answer).toMatch(expected);
+    if (before === "") {
+      expect(JSON.parse(answer.split("\r\n\r\n")[1]!)).toEqual({ on: "CONNECT is for proxies, and this is none" });
+    }
+  });
+
+  it("and the server itself (OPTIONS *) answers like any path", async () => {
+    expect(await sendAndWait("OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).toMatch(/^HTTP\/1\.1 200 /);
+  });
+});
+
 describe("the Host field (RFC 9112 §3.2)", () => {
   it.each([
     ["", 400],

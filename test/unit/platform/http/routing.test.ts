@@ -1,3 +1,6 @@
+import { once } from "node:events";
+import { type IncomingMessage, request } from "node:http";
+import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
 import type { Refusal } from "../../../../services/core/refusal.ts";
@@ -55,6 +58,13 @@ async function ask(method: string, path: string) {
   const text = await response.text();
   return { status: response.status, allow: response.headers.get("Allow"), body: text === "" ? null : JSON.parse(text) };
 }
+
+test("OPTIONS * is of no path", async () => {
+  const { hostname, port } = new URL(listener.url);
+  const asked = request({ hostname, port, method: "OPTIONS", path: "*" }).end();
+  const [response] = (await once(asked, "response")) as [IncomingMessage];
+  expect([response.statusCode, JSON.parse(await text(response))]).toEqual([404, { kind: "unknown-path" }]);
+});
 
 describe("a path leads to the operation that is declared for it", () => {
   test.each([

@@ -170,6 +170,15 @@ txt	TXT	"a;b" c ; d
     expect(records.map(({ rdata }) => rdata.length)).toEqual([65_535, 4]);
   });
 
+  it.each([
+    ["x".repeat(250_000), `${"x".repeat(300)}…`],
+    [`${"x".repeat(299)}😀 and more`.replaceAll(" ", "_"), `${"x".repeat(299)}…`],
+    ["x".repeat(300), "x".repeat(300)],
+  ])("says the beginning of a long word", (word, said) => {
+    const message = `A address: ${said} is not an IPv4 address`;
+    expect(parseZoneFile(`a 60 A ${word}`, { origin })).toMatchObject({ ok: false, error: { message } });
+  });
+
   it("refuses a record that has no TTL from anywhere", () => {
     expect(parseZoneFile("a A 192.0.2.1", { origin })).toMatchObject({ ok: false, error: { line: 1 } });
   });

@@ -181,6 +181,8 @@ export const problems = {
     "wildcard-ns": "{owner} is a wildcard with NS records: BIND as a secondary refuses the whole zone for it.",
     "many-records":
       "{owner} has {count} {type} records: BIND as a secondary refuses the whole zone for more than {most}, unless its max-records-per-type allows them.",
+    "many-types":
+      "{owner} has {count} record types: BIND as a secondary refuses the whole zone for more than {most}, unless its max-types-per-name allows them.",
     "record-twice-in-file": "A record that the file has twice: {record}",
     "ttl-of-its-rrset": "The records of one name and type have one TTL, here {has} rather than {ttl}: {record}",
     "warnings-left-out": "Further warnings are left out.",

@@ -212,6 +212,8 @@ export const problems: Texts["problems"] = {
     "wildcard-ns": "{owner} es un comodín con registros NS: BIND como secundario rechaza toda la zona por él.",
     "many-records":
       "{owner} tiene {count} registros {type}: BIND como secundario rechaza toda la zona si son más de {most}, salvo que su max-records-per-type los permita.",
+    "many-types":
+      "{owner} tiene {count} tipos de registros: BIND como secundario rechaza toda la zona si son más de {most}, salvo que su max-types-per-name los permita.",
     "record-twice-in-file": "Un registro que está dos veces en el archivo: {record}",
     "ttl-of-its-rrset": "Los registros de un nombre y un tipo tienen un solo TTL, aquí {has} y no {ttl}: {record}",
     "warnings-left-out": "Se omiten las demás advertencias.",
@@ -263,6 +265,7 @@ export const problems: Texts["problems"] = {
     "http-too-slow": "La solicitud tardó demasiado.",
     "http-expectation": "No se puede cumplir lo que la solicitud espera.",
     "http-fields-too-large": "Los encabezados son demasiado grandes.",
+    "http-no-proxy": "CONNECT es para proxies, y esto no es uno.",
     "soa-not-at-apex": "Un registro SOA solo puede estar en la zona misma.",
     "rrset-too-large": "Los datos {type} de {owner} son más de lo que lleva un mensaje de DNS ({most} octetos).",
     "zone-too-many-records": "La zona tiene más de {most} registros.",
