@@ -172,6 +172,26 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     await expectAccessible(page);
   });
 
+  it("gives a message back that was being written when the session ended", async () => {
+    const { page: desk, context } = await visit(visited.browser, `${stack.addresses.console}/mail/demo/campaigns`);
+    await signIn(desk, stack.credentials.operator);
+    await desk.getByRole("button", { name: "Create campaign" }).first().click();
+    await desk.getByLabel("Name").fill("Unsaved");
+    await desk.getByRole("dialog").getByRole("button", { name: "Create" }).click();
+    const html = desk.getByLabel("HTML of the message");
+    await html.fill("<p>written for an hour</p>");
+    await desk.getByRole("checkbox", { name: /^vip/ }).check();
+    await context.clearCookies();
+    await desk.getByRole("button", { name: "Save", exact: true }).click();
+    await signIn(desk, stack.credentials.operator);
+    expect(await html.inputValue()).toBe("<p>written for an hour</p>");
+    expect(await desk.getByRole("checkbox", { name: /^vip/ }).isChecked()).toBe(true);
+    await expectAccessible(desk);
+    await desk.getByRole("button", { name: "Discard" }).click();
+    expect(await html.inputValue()).toBe("");
+    await context.close();
+  });
+
   it("shows what came of it: bounces by reason and by destination, over time", async () => {
     await eventually(
       () => mailApi("GET", "/contacto/bounce+z@example.org"),

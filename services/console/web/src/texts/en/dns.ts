@@ -79,7 +79,6 @@ export const dns = {
     apply: "Apply",
     applied: (serial: string) => `Applied: the zone now has serial ${serial}`,
     nothing: "These changes cancel each other out: there is nothing to apply.",
-    leave: "There are pending changes that have not been applied.",
   },
   difference: {
     label: "Difference",

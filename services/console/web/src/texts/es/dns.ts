@@ -80,7 +80,6 @@ export const dns: Texts["dns"] = {
     apply: "Aplicar",
     applied: (serial) => `Aplicado: la zona tiene ahora la serie ${serial}`,
     nothing: "Estos cambios se anulan entre sí: no hay nada que aplicar.",
-    leave: "Hay cambios pendientes sin aplicar.",
   },
   difference: {
     label: "Diferencia",
