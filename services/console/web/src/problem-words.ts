@@ -49,8 +49,11 @@ function wordsOf(words: Words, { code, values }: Pick<Sentence, "code" | "values
 
 /** What the pages call something that the APIs have a name for. */
 function nameIn(gap: string, value: string): string | undefined {
-  const { fields, parts } = texts().problems;
-  const names: Readonly<Record<string, Words>> = { field: fields, part: parts, quota: texts().dns.quotas.names };
+  const { fields, columns, parts } = texts().problems;
+  const names: Readonly<Record<string, Words>> = {
+    ...{ field: fields, column: columns, part: parts },
+    quota: texts().dns.quotas.names,
+  };
   return names[gap]?.[value];
 }
 
