@@ -48,6 +48,8 @@ export const SENTENCES = {
   /** The words of a reader of files, keys or addresses, which has no codes of its own. */
   "as-stated": "{text}",
   "file-line": "line {line}, column {column}: {reason}",
+  "file-lines": "{first}\n{rest}",
+  "file-more": "and {count} more",
   line: "line {line}: {reason}",
   "for-name": "{name}: {reason}",
 

@@ -161,6 +161,7 @@ export const problems = {
     "key-file": "The {file} file: {reason}.",
     "file-without-soa": "The file has no SOA record. Add one.",
     "file-line": "Line {line}, column {column}: {reason}.",
+    "file-lines": "{first}\n{rest}",
     "second-record": "There can only be one {type} at {owner}.",
     "cname-at-apex": "A CNAME cannot stand at the zone itself, beside the SOA.",
     "cname-beside-data": "A CNAME cannot stand beside other records ({type}) at {owner}.",
@@ -225,6 +226,7 @@ export const problems = {
   } satisfies Words as Words,
   /** Parts of sentences: why a field was refused, what a host answered. */
   reasons: {
+    "file-more": "and {count} more",
     "guard-complaints": "{wrong} complaints of {tried} recipients (limit {limit} %)",
     "guard-hard-bounces": "{wrong} hard bounces of {tried} recipients (limit {limit} %)",
     "guard-unknown-addresses": "{wrong} unknown addresses of {tried} recipients (limit {limit} %)",

@@ -192,6 +192,7 @@ export const problems: Texts["problems"] = {
     "key-file": "El archivo {file}: {reason}.",
     "file-without-soa": "El archivo no tiene registro SOA. Agregue uno.",
     "file-line": "Línea {line}, columna {column}: {reason}.",
+    "file-lines": "{first}\n{rest}",
     "second-record": "Solo puede haber un {type} en {owner}.",
     "cname-at-apex": "Un CNAME no puede estar en la zona misma, junto al SOA.",
     "cname-beside-data": "Un CNAME no puede estar junto a otros registros ({type}) en {owner}.",
@@ -279,6 +280,7 @@ export const problems: Texts["problems"] = {
     "rule-too-long": "{trigger} no cabe en la lista: {reason}.",
   },
   reasons: {
+    "file-more": "y {count} más",
     "guard-complaints": "{wrong} quejas de {tried} destinatarios (límite {limit} %)",
     "guard-hard-bounces": "{wrong} rebotes duros de {tried} destinatarios (límite {limit} %)",
     "guard-unknown-addresses": "{wrong} direcciones desconocidas de {tried} destinatarios (límite {limit} %)",
