@@ -22,7 +22,7 @@ import {
   withDeleted,
   withUndone,
 } from "../pending-changes.ts";
-import type { StoredRecord } from "../record.ts";
+import { legibleValue, type StoredRecord } from "../record.ts";
 import { RecordDialog } from "./record-dialog.tsx";
 import { ReviewDialog } from "./review-dialog.tsx";
 import type { ZoneTabProps } from "./zone-tab.ts";
@@ -218,7 +218,7 @@ function columnsOf(actions: RowActions): Column<EditorRow>[] {
       cell: ({ record }) => (
         <span class="mono clamped">
           {record.rr_prio !== undefined && <span class="record-priority">{record.rr_prio} </span>}
-          {record.value}
+          {legibleValue(record.value)}
         </span>
       ),
     },
