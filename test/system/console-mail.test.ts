@@ -127,6 +127,8 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
   it("finishes a normal campaign: message, preview, test, start, progress, report", async () => {
     await open("/campaigns");
     await button("Create campaign").first().click();
+    await dialog().getByRole("button", { name: "Create" }).click();
+    await dialog().locator(".field.wrong").filter({ hasText: "The name is needed." }).waitFor();
     await dialog().getByLabel("Name").fill("Spring");
     await dialog().getByRole("button", { name: "Create" }).click();
     await page.getByRole("heading", { name: "Spring" }).waitFor();

@@ -27,6 +27,8 @@ export function describeSentence(sentence: Sentence): string {
 export function describeFieldProblem(problem: Problem): string {
   if (problem.code === "missing-field") return texts().problems.fillIn;
   const reason = problem.values?.reason;
+  const label = nameIn("field", problem.field ?? "");
+  if (typeof reason === "object" && reason.code === "not-empty" && label) return `${label} ${describeReason(reason)}.`;
   return problem.code === "invalid-field" && typeof reason === "object"
     ? asSentence(describeReason(reason))
     : describeProblem(problem);
