@@ -175,6 +175,10 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
   });
 
   it("gives a message back that was being written when the session ended", async () => {
+    const { login, password } = stack.credentials.operator;
+    const basic = { Authorization: `Basic ${Buffer.from(`${login}:${password}`).toString("base64")}` };
+    const group = { nombre: "a-long-name-of-a-group-without-any-place-for-a-line-to-end-at" };
+    await callApi("POST", `${stack.addresses.console}/admin/v1/instances/demo/groups`, basic, group);
     const { page: desk, context } = await visit(visited.browser, `${stack.addresses.console}/mail/demo/campaigns`);
     await signIn(desk, stack.credentials.operator);
     await desk.getByRole("button", { name: "Create campaign" }).first().click();
@@ -189,6 +193,11 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     expect(await html.inputValue()).toBe("<p>written for an hour</p>");
     expect(await desk.getByRole("checkbox", { name: /^vip/ }).isChecked()).toBe(true);
     await expectAccessible(desk);
+    await desk.setViewportSize({ width: 360, height: 740 });
+    await desk.getByText(group.nombre).waitFor();
+    await expectNoSidewaysScroll(desk);
+    const excess = (parts: Element[]) => parts.map(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth);
+    expect(await desk.locator("main, .recipients, .recipients fieldset").evaluateAll(excess)).toEqual([0, 0, 0, 0]);
     await desk.getByRole("button", { name: "Discard" }).click();
     expect(await html.inputValue()).toBe("");
     await context.close();

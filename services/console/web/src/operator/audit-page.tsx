@@ -83,7 +83,8 @@ function shownDetail(detail: AuditEntry["detail"]): string {
   const { operator, shell } = texts();
   const [fields, roles]: readonly [Words, Words] = [operator.audit.fields, shell.roles];
   const shown = (name: string, value: unknown) => {
-    if (typeof value === "boolean") return value ? shell.yes : shell.no;
+    if (String(value) === "true") return shell.yes;
+    if (String(value) === "false") return shell.no;
     if (typeof value !== "string") return JSON.stringify(value);
     return name === "role" ? (roles[value] ?? value) : value;
   };
