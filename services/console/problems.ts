@@ -4,6 +4,7 @@ import { type SentenceCode, sentence, type ValuesOf } from "../core/sentences.ts
 /** What the console refuses by itself, and what kind of refusal it is. The pages say it in their reader's language. */
 export const PROBLEMS = {
   "no-such-reseller": "not-found",
+  "zone-unknown": "not-found",
   "no-such-company": "not-found",
   "no-such-instance": "not-found",
   "no-such-limit": "not-found",

@@ -58,6 +58,8 @@ export const SENTENCES = {
   /** The words of a reader of files, keys or addresses, which has no codes of its own. */
   "as-stated": "{text}",
   "file-line": "line {line}, column {column}: {reason}",
+  "file-lines": "{first}\n{rest}",
+  "file-more": "and {count} more",
   line: "line {line}: {reason}",
   "for-name": "{name}: {reason}",
 
@@ -329,8 +331,8 @@ export const SENTENCES = {
   "no-event-id": "no such place in the order of events",
   "no-such-suppression": "no such entry on the list",
   "suppression-kind-unfit": "this cannot be listed as {kind}",
-  "suppression-column-missing": "{field} is missing",
-  "suppression-column-invalid": "{field} is not valid",
+  "suppression-column-missing": "{column} is missing",
+  "suppression-column-invalid": "{column} is not valid",
   "suppression-line-unreadable": "the line is not text in UTF-8",
   "suppression-columns-many": "the line has more columns than the header",
   "suppression-no-csv": "the line is not CSV",
@@ -649,8 +651,8 @@ export const SENTENCES = {
   "csv-invalid": "csv invalido",
   "csv-line-invalid": "linea invalida",
   "csv-too-many-columns": "demasiadas columnas",
-  "column-missing": "falta {field}",
-  "column-invalid": "{field} invalido",
+  "column-missing": "falta {column}",
+  "column-invalid": "{column} invalido",
 
   // Why a campaign does not start, or stopped
   "paused-by": "pausado por {login}",

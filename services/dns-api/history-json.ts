@@ -54,11 +54,11 @@ async function* oneATurn(pieces: Iterable<string>): AsyncGenerator<string> {
 function* historyPieces(entries: readonly HistoryEntry[], apex: DomainName): Generator<string, void> {
   let separator = '{"history":[';
   for (const entry of entries) {
-    const { serial, at, actor } = entry;
+    const { serial, at, actor, signing } = entry;
     yield `${separator}{"serial":${serial},"timestamp":"${at.toISOString()}","actor":${JSON.stringify(actor)}`;
     yield* memberPieces("deleted", entry, apex);
     yield* memberPieces("added", entry, apex);
-    yield `${followersMember(entry, apex)}}`;
+    yield `${followersMember(entry, apex)}${signing ? `,"signing":"${signing}"` : ""}}`;
     separator = ",";
   }
   yield separator === "," ? "]}" : `${separator}]}`;

@@ -126,6 +126,19 @@ describe("contacts", () => {
     expect((await north("POST", `${at}/contacts/import?dry_run=perhaps`, csv)).status).toBe(400);
   });
 
+  test.each([
+    ["contacts", "nombre,grupos\nCaro,clientes\n", "column-missing", "email"],
+    ["suppressions", "kind,note\nby-hand,x\n", "suppression-column-missing", "address"],
+    ["suppressions", "", "suppression-column-missing", "address"],
+  ])("an import of %s that is refused as a whole has failed, with its reason", async (list, csv, code, column) => {
+    const started = await north("POST", `${at}/${list}/import`, csv, { "Content-Type": "text/csv" });
+    expect(await settled(started.body.job)).toMatchObject({
+      state: "failed",
+      result: null,
+      errors: [{ code, values: { column } }],
+    });
+  });
+
   test("an import that cannot become a job leaves no file open", async () => {
     const openUploads = () =>
       readdirSync("/proc/self/fd")

@@ -261,7 +261,7 @@ describe("zones", () => {
     await reportLeftOut(db, "n2", [{ ...report, servedVersion: null }]);
     expect([(await one.call("GET", path)).body, await listed()]).toEqual([{ withheld: 1, outdated: 1 }, "withheld"]);
     expect((await two.call("GET", path)).status).toBe(404);
-    expect((await acme.call("GET", "/resellers/one/zones/other.example.net/publication")).status).toBe(400);
+    expect((await acme.call("GET", "/resellers/one/zones/other.example.net/publication")).status).toBe(404);
     // As in the answer to a change of it.
     const change = { name: "left-out", type: "A", value: "192.0.2.7" };
     const changed = await acme.call("POST", `/dns/one/rr/${domain}`, change);

@@ -108,7 +108,7 @@ test("are those of one's own zones alone", async () => {
   expect((await recordsOf("others.example.org")).status).toBe(200);
   expect((await recordsOf("others.example.org", {}, operator)).status).toBe(200);
   const unknown = await recordsOf("nowhere.example.org");
-  expect(unknown).toMatchObject({ status: 400, body: { msg: "nowhere.example.org does not exist" } });
+  expect(unknown).toMatchObject({ status: 404, body: { msg: "nowhere.example.org does not exist" } });
   expect((await recordsOf("others.example.org", {}, acme)).body.msg).toBe("others.example.org does not exist");
   expect((await recordsOf("others.example.org", {}, two)).status).toBe(404);
   expect((await recordsOf("others.example.org", {}, north)).status).toBe(403);

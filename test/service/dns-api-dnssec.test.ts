@@ -74,7 +74,14 @@ describe("GET and PUT /dnssec/{domain}", () => {
     const { history } = (await api.call("GET", "/api/v1/zone_history/view.example")).body;
     expect(history[0].added).toEqual([{ name: "x.y", type: "TXT", ttl: 3600, rr_prio: null, value: '"deep"' }]);
     expect(history[0].deleted).toEqual([]);
-    expect(history[1]).toMatchObject({ actor: "reseller:one", added: [], deleted: [] });
+    expect(history[1]).toMatchObject({ actor: "reseller:one", added: [], deleted: [], signing: "begun" });
+    expect(history[0].signing).toBe("renewed");
+    expect(history[2]).not.toHaveProperty("signing");
+    await api.call("PUT", "/api/v1/dnssec/view.example", { enabled: true, denial: "nsec" });
+    await api.call("PUT", "/api/v1/dnssec/view.example", { enabled: false });
+    const later = (await api.call("GET", "/api/v1/zone_history/view.example?limit=2")).body.history;
+    expect(later.map(({ signing }: { signing?: string }) => signing)).toEqual(["ended", "renewed"]);
+    await api.call("PUT", "/api/v1/dnssec/view.example", { enabled: true, denial: "nsec3" });
     const restored = await api.call("PUT", "/api/v1/zone_file/view.example", file);
     expect(restored.status).toBe(200);
     expect(await complaints("view.example")).toEqual({});

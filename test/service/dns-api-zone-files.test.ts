@@ -93,6 +93,23 @@ txt 60 TXT "a" b
     expect((await api.call("GET", `/api/v1/soa/${zone}`)).body.serial).toBe(1);
   });
 
+  test("is refused with all lines that are wrong, twenty at most", async () => {
+    const wrong =
+      "www A 192.0.2.300\ngood A 192.0.2.1\nother.test. A 192.0.2.1\nbad..name A 192.0.2.1\n TXT nobody's\n";
+    const lines = (await put(`@ NS ns1.example.net.\n${wrong}`)).body.msg.split("\n");
+    // What follows a name that was refused is not to be mended by itself.
+    expect(lines.map((line: string) => /^line (\d+), column/.exec(line)?.[1])).toEqual(["2", "4", "5"]);
+    const many = (await put(`@ NS ns1.example.net.\n${"x NOSUCH y\n".repeat(1_000)}`)).body.msg.split("\n");
+    expect(many).toHaveLength(21);
+    expect(many[19]).toMatch(/^line 21, /);
+    expect(many[20]).toBe("and 980 more");
+    const long = (await put(`@ NS ns1.example.net.\n${`x ${"Y".repeat(9_000)} y\n`.repeat(100)}`)).body.msg;
+    expect(long.split("\n")).toEqual([expect.stringMatching(/^line 2, /), "and 99 more"]);
+    const clashes = (await put("@ NS n.test.\na A 192.0.2.1\na CNAME x\nb CNAME x\nb CNAME y\n")).body.msg.split("\n");
+    expect(clashes).toEqual([expect.stringMatching(/^line [23], .*CNAME/), expect.stringMatching(/^line 5, /)]);
+    expect((await put("@ NS n.test.\n$ORIGIN a..b\nwww.x.test. A 192.0.2.1\n")).body.msg).toMatch(/^line 2, [^\n]*$/);
+  });
+
   test("that is not UTF-8 is refused, not guessed at", async () => {
     const text = '@ NS ns1.example.net.\nt TXT "se\xf1al"\n';
     expect((await put(Buffer.from(text, "latin1"))).status).toBe(400);

@@ -212,6 +212,32 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await becomes("www.console.example.org", "A", ["192.0.2.30"]);
   });
 
+  it("gives a master file back that was being written when the session ended, to who wrote it alone", async () => {
+    const { page: desk, context } = await visit(visited.browser, stack.addresses.console);
+    await signIn(desk, stack.credentials.operator);
+    await desk.goto(`${stack.addresses.console}/dns/demo/zones/console.example.org/file`);
+    const area = desk.getByRole("textbox", { name: "Master file" });
+    const text = "; written for an hour\nwww A 192.0.2.44\n";
+    await area.fill(text);
+    const endSession = async () => {
+      await context.clearCookies();
+      await desk.getByRole("button", { name: "Show the difference" }).click();
+    };
+    await endSession();
+    await signIn(desk, stack.credentials.operator);
+    expect(await area.inputValue()).toBe(text);
+
+    const other = { login: "other-desk", password: "another-long-password" };
+    const { login, password } = stack.credentials.operator;
+    const basic = { Authorization: `Basic ${Buffer.from(`${login}:${password}`).toString("base64")}` };
+    const user = { ...other, role: "operator" };
+    expect((await callApi("POST", `${stack.addresses.console}/admin/v1/users`, basic, user)).status).toBe(200);
+    await endSession();
+    await signIn(desk, other);
+    expect(await area.inputValue()).toBe("");
+    await context.close();
+  });
+
   it("exports what it serves", async () => {
     await open("/dns/demo/zones/console.example.org/file");
     const [download] = await Promise.all([

@@ -127,6 +127,8 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
   it("finishes a normal campaign: message, preview, test, start, progress, report", async () => {
     await open("/campaigns");
     await button("Create campaign").first().click();
+    await dialog().getByRole("button", { name: "Create" }).click();
+    await dialog().locator(".field.wrong").filter({ hasText: "The name is needed." }).waitFor();
     await dialog().getByLabel("Name").fill("Spring");
     await dialog().getByRole("button", { name: "Create" }).click();
     await page.getByRole("heading", { name: "Spring" }).waitFor();
@@ -170,6 +172,37 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     await button("Show recipients").click();
     await page.getByRole("row").filter({ hasText: "bounce+z@example.org" }).getByText("sent").waitFor();
     await expectAccessible(page);
+  });
+
+  it("gives a message back that was being written when the session ended", async () => {
+    const { login, password } = stack.credentials.operator;
+    const basic = { Authorization: `Basic ${Buffer.from(`${login}:${password}`).toString("base64")}` };
+    const group = { nombre: "a-long-name-of-a-group-without-any-place-for-a-line-to-end-at" };
+    await callApi("POST", `${stack.addresses.console}/admin/v1/instances/demo/groups`, basic, group);
+    const { page: desk, context } = await visit(visited.browser, `${stack.addresses.console}/mail/demo/campaigns`);
+    await signIn(desk, stack.credentials.operator);
+    await desk.getByRole("button", { name: "Create campaign" }).first().click();
+    await desk.getByLabel("Name").fill("Unsaved");
+    await desk.getByRole("dialog").getByRole("button", { name: "Create" }).click();
+    const html = desk.getByLabel("HTML of the message");
+    await html.fill("<p>written for an hour</p>");
+    await desk.getByRole("checkbox", { name: /^vip/ }).check();
+    await context.clearCookies();
+    await desk.getByRole("button", { name: "Save", exact: true }).click();
+    await signIn(desk, stack.credentials.operator);
+    expect(await html.inputValue()).toBe("<p>written for an hour</p>");
+    expect(await desk.getByRole("checkbox", { name: /^vip/ }).isChecked()).toBe(true);
+    await expectAccessible(desk);
+    await desk.setViewportSize({ width: 360, height: 740 });
+    await desk.getByText(group.nombre).waitFor();
+    await expectNoSidewaysScroll(desk);
+    const excess = await desk.evaluate<number[]>(
+      "[...document.querySelectorAll('main, .recipients fieldset')].map((part) => part.scrollWidth - part.clientWidth)",
+    );
+    expect(excess).toEqual([0, 0, 0]);
+    await desk.getByRole("button", { name: "Discard" }).click();
+    expect(await html.inputValue()).toBe("");
+    await context.close();
   });
 
   it("shows what came of it: bounces by reason and by destination, over time", async () => {

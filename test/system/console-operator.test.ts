@@ -366,21 +366,21 @@ describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, () => {
   it("keeps who did what, and finds it by login", async () => {
     await open("/operator/audit?actor=operator");
     for (const [action, object] of [
-      ["reseller.add", "north"],
-      ["reseller.key", "north"],
-      ["instance.add", "shop"],
-      ["user.add", "maria"],
-      ["queue.hold", "held.test"],
-      ["warm-up.start", "192.0.2.20"],
-      ["warm-up.stop", "192.0.2.20"],
+      ["reseller: add", "north"],
+      ["reseller: new key", "north"],
+      ["instance: add", "shop"],
+      ["user: add", "maria"],
+      ["queue: hold", "held.test"],
+      ["warm-up: start", "192.0.2.20"],
+      ["warm-up: end", "192.0.2.20"],
     ]) {
       await page.getByRole("row").filter({ hasText: action! }).filter({ hasText: object! }).first().waitFor();
     }
     await page.getByRole("searchbox").fill("maria");
     await page.waitForURL("**/operator/audit?actor=maria");
     // The rows of the wider search stay until the narrower one is answered.
-    await rowOf("reseller.add").first().waitFor({ state: "detached" });
-    await rowOf("session.begin").waitFor();
+    await rowOf("reseller: add").first().waitFor({ state: "detached" });
+    await rowOf("session: begin").waitFor();
   });
 
   it("did all of this without an error in the browser", () => {

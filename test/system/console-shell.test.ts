@@ -1,5 +1,6 @@
 import { URI } from "otpauth";
 import type { Browser, Page } from "playwright-core";
+import { encode } from "uqr";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { callApi } from "../support/api-client.ts";
 import {
@@ -227,6 +228,11 @@ describe.skipIf(!hasBrowser)(`the console's frame${browserNote}`, () => {
     await dialog.getByLabel("Current password").fill(credentials.password);
     await dialog.getByRole("button", { name: "Set up" }).click();
     const uri = await page.locator("pre").filter({ hasText: "otpauth://" }).textContent();
+    const drawn = page.getByRole("img", { name: "QR code for the authenticator" });
+    const { data, size } = encode(uri ?? "", { ecc: "M", border: 4 });
+    expect(await drawn.getAttribute("viewBox")).toBe(`0 0 ${size} ${size}`);
+    const dark = data.flatMap((row, y) => row.flatMap((isDark, x) => (isDark ? [`${x} ${y}`] : [])));
+    expect((await drawn.locator("path").getAttribute("d"))?.match(/(?<=M)\d+ \d+/g)).toEqual(dark);
     await page.getByLabel("One-time code").fill(URI.parse(uri ?? "").generate());
     await page.getByRole("button", { name: "Turn on" }).click();
     await expectToast(page, "Two-step sign-in is on");

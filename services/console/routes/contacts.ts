@@ -7,7 +7,7 @@ import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { eraseAddress, isNothing } from "../../operations/mail/contact-erasure.ts";
 import { exportContacts } from "../../operations/mail/contact-export.ts";
-import { type ImportReport, importContacts } from "../../operations/mail/contact-import.ts";
+import { type ImportReport, importContacts, wholeRefusal } from "../../operations/mail/contact-import.ts";
 import { judgeSelection } from "../../operations/mail/judge-selection.ts";
 import { exportReply } from "../../platform/http/streamed-reply.ts";
 import { jobError } from "../../store/jobs.ts";
@@ -139,6 +139,8 @@ async function startImport(
     // The lines that are stored stay so: the same file again goes on where this ended.
     const csv = addAbortSignal(signal, upload.read());
     const report = await importContacts(db, instance.id, csv, { dryRun, onProgress: (lines) => progress(lines) });
+    const refusal = wholeRefusal(report);
+    if (refusal !== undefined) return refuse(unacceptable(refusal));
     for (const { line, reason } of report.errors) problem(jobError(reason, line));
     progress(report.created + report.updated + report.rejected);
     return ok(summarise(report, dryRun));

@@ -4,6 +4,7 @@ import { z } from "zod";
 import { parseSuppressionTarget, SUPPRESSION_KINDS, type SuppressionTarget } from "../../core/mail/suppression.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { wholeRefusal } from "../../operations/mail/contact-import.ts";
 import { importSuppressions, MOST_NOTE_CHARACTERS } from "../../operations/mail/suppression-import.ts";
 import { ADDED_KINDS, exportSuppressions, suppress, unsuppress } from "../../operations/mail/suppressions.ts";
 import { exportReply } from "../../platform/http/streamed-reply.ts";
@@ -255,6 +256,8 @@ async function startImport(
   const work = async ({ progress, problem: report, signal }: JobReporter) => {
     const csv = addAbortSignal(signal, upload.read());
     const done = await importSuppressions(db, owner, csv, { creator: login, dryRun, onProgress: progress });
+    const refusal = wholeRefusal(done);
+    if (refusal !== undefined) return refuse(unacceptable(refusal));
     for (const { line, reason } of done.errors) report(jobError(reason, line));
     const { created, updated, rejected } = done;
     progress(created + updated + rejected);

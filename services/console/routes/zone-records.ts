@@ -9,12 +9,13 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { countRecordTypes, type RecordPlace, searchRecords } from "../../store/dns/console-records.ts";
 import { readFollowers } from "../../store/dns/followers.ts";
-import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
+import { findZone, type Zone } from "../../store/dns/zones.ts";
 import { countLeftOut } from "../../store/dns/zones-left-out.ts";
 import { type AdminCaller, areaOf, scopeOfManager, visibleZones } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { readDomainName } from "../domain-name.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
+import { problem } from "../problems.ts";
 import { pageLimit, searchText } from "../schemas.ts";
 
 const area = areaOf("reseller", "company");
@@ -130,7 +131,7 @@ async function visibleZone(
   if (!apex.ok) return apex;
   const scope = await scopeOfManager(db, visible.value);
   const zone = scope && (await findZone(db, scope, apex.value));
-  return zone ? ok(zone) : refuse(zoneDoesNotExist(domain));
+  return zone ? ok(zone) : refuse(problem("zone-unknown", { domain }));
 }
 
 function showPlace({ ownerKey, type, id }: RecordPlace): string {

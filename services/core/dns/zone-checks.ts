@@ -1,6 +1,7 @@
 import { ok, type Result, refuse } from "../result.ts";
 import { type Sentence, sentence } from "../sentences.ts";
 import { runAtOnce, type Steps } from "../steps.ts";
+import { FaultList, type FirstFault } from "./fault-list.ts";
 import { ancestorOf, type DomainName, formatDomainName, isSubdomain, labelsOf } from "./name.ts";
 import { MAX_TTL_SECONDS, type ResourceRecord } from "./record.ts";
 import { isMetaType, TYPE, typeMnemonic } from "./rr-types.ts";
@@ -93,7 +94,11 @@ export function checkWholeZone(zone: WholeZone): Result<Sentence[], ZoneRefusal>
 }
 
 /** As {@link checkWholeZone}, in steps. */
-export function* checkWholeZoneSteps({ apex, mname, records }: WholeZone): Steps<Result<Sentence[], ZoneRefusal>> {
+export function* checkWholeZoneSteps({
+  apex,
+  mname,
+  records,
+}: WholeZone): Steps<Result<Sentence[], FirstFault<ZoneRefusal>>> {
   const byOwner = new Map<string, ResourceRecord[]>([[apex.key, []]]);
   for (const record of records) {
     const siblings = byOwner.get(record.owner.key);
@@ -101,11 +106,14 @@ export function* checkWholeZoneSteps({ apex, mname, records }: WholeZone): Steps
     else siblings.push(record);
     yield;
   }
+  const faults = new FaultList<ZoneRefusal>();
   for (const [ownerKey, siblings] of byOwner) {
     const checked = checkTouchedNames(apex, new Map([[ownerKey, siblings]]));
-    if (!checked.ok) return checked;
+    if (!checked.ok) faults.add(checked.error);
     yield;
   }
+  const fault = faults.first();
+  if (fault) return refuse(fault);
   const view: ZoneView = {
     recordsAt: (name) => byOwner.get(name.key) ?? [],
     // Every record is among the changed and looks up to what may hide it.

@@ -32,14 +32,14 @@ export const MAX_LIST_ITEMS = 1_000;
 /** Text that may end up in a header field: no line breaks. */
 export const lineOfText = z
   .string()
-  .max(MAX_TEXT_CHARACTERS, { abort: true })
+  .max(MAX_TEXT_CHARACTERS, { abort: true, error: "at-most-characters" })
   .regex(/^[^\r\n]*$/);
 
 /** Name of a group. */
-export const groupName = lineOfText.regex(/\S/);
+export const groupName = lineOfText.regex(/\S/, "not-empty");
 
 /** Name of a custom field or a global variable, with or without its XYZ wrapping. */
-export const tagName = lineOfText.regex(/\S/);
+export const tagName = lineOfText.regex(/\S/, "not-empty");
 
 /** Value of a custom field or a global variable. */
 export const tagValueText = z.string().max(MAX_VALUE_CHARACTERS);

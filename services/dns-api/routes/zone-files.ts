@@ -86,6 +86,10 @@ const history: MakeEndpoints = (context) => [
           actor: z.string(),
           deleted: z.array(recordJson),
           added: z.array(recordJson),
+          signing: z
+            .enum(["begun", "ended", "renewed"])
+            .optional()
+            .meta({ description: "what became of the keys and signatures, where the change touched them" }),
         }),
       ),
     }),

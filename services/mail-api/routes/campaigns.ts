@@ -26,7 +26,7 @@ const httpUrl = z
   .regex(/^https?:/i)
   .refine(isHttpUrl);
 const charset = z.string().regex(/^[A-Za-z0-9._:-]{0,40}$/);
-const name = lineOfText.regex(/\S/);
+const name = lineOfText.regex(/\S/, "not-empty");
 
 /** What a campaign sends unless a call says otherwise: all required for type `api`. */
 const defaults = z.object({

@@ -1,4 +1,5 @@
 import { DERIVED_TYPES } from "../../core/dns/dnssec/signature-plan.ts";
+import { type FirstFault, sayAll } from "../../core/dns/fault-list.ts";
 import { FOLLOWED_TYPES, type Follower } from "../../core/dns/follow/follower.ts";
 import { clashOf, type FollowerChange, followersBetween, nameOf } from "../../core/dns/follow/follower-edits.ts";
 import { formatFollowers, type PlacedFollower, readFollowers } from "../../core/dns/follow/zone-file-comments.ts";
@@ -210,7 +211,7 @@ function* readZoneFile(
     bounds,
     ...(zone ? { defaultTtlSeconds: zone.ttl } : {}),
   });
-  if (!parsed.ok) return refuse(atPosition(parsed.error, parsed.error));
+  if (!parsed.ok) return refuse(atPositions(parsed.error, (fault) => fault));
   const { soa: soaInFile, records } = parsed.value;
   const soa = soaInFile && decodeSoaRdata(soaInFile.rdata);
   const problem = soa && checkSoa(soa);
@@ -219,8 +220,8 @@ function* readZoneFile(
   const checked = yield* checkWholeZoneSteps({ apex, records, mname });
   if (!checked.ok) {
     // What is missing from the file is missed at its end.
-    const position = positionOf(parsed.value, checked.error.record) ?? { line: text.split("\n").length, column: 1 };
-    return refuse(atPosition(position, checked.error));
+    const end = { line: text.split("\n").length, column: 1 };
+    return refuse(atPositions(checked.error, ({ record }) => positionOf(parsed.value, record) ?? end));
   }
   // Whether it is signed may change until the file is applied, where the same is refused without a place.
   const placed = readFollowers(text, apex);
@@ -273,6 +274,18 @@ async function planReplacement(db: Db, zone: Zone, file: CheckedFile, now: Date)
 
 function positionOf(file: ZoneFile, record: ResourceRecord | undefined): TextPosition | undefined {
   return record && file.positions.get(record);
+}
+
+/** All faults of a file that are told, each with its place. */
+function atPositions<Fault extends Sentence>(
+  fault: FirstFault<Fault>,
+  positionOfFault: (fault: Fault) => TextPosition,
+): Refusal {
+  const said = (one: Fault) => {
+    const { line, column } = positionOfFault(one);
+    return sentence("file-line", { line, column, reason: one });
+  };
+  return unacceptable(sayAll([said(fault), ...fault.others.map(said)], fault.leftOut));
 }
 
 function atPosition(position: TextPosition | undefined, reason: Sentence): Refusal {

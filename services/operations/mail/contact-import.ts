@@ -96,6 +96,11 @@ function makeRehearsal(db: Db, instanceId: number): Write {
   };
 }
 
+/** Why a file was refused as a whole, where it was. */
+export function wholeRefusal({ rejected, errors }: ImportReport): Sentence | undefined {
+  return rejected === 0 ? errors[0]?.reason : undefined;
+}
+
 /** Without the names of the columns no line can be read, so none counts. */
 function withoutHeader(line: number, reason: Sentence): ImportReport {
   return { created: 0, updated: 0, rejected: 0, errors: [{ line, reason }] };
@@ -125,7 +130,7 @@ async function readLine(
   const fields = profile.safeParse(toFields(cells));
   if (fields.success) return ok(toContactChange(address.value, fields.data));
   const path = fields.error.issues[0]!.path;
-  return refuse(sentence("column-invalid", { field: String(path.findLast((key) => typeof key === "string")) }));
+  return refuse(sentence("column-invalid", { column: String(path.findLast((key) => typeof key === "string")) }));
 }
 
 /** Cells as the API's JSON would have them; empty ones are left out. */

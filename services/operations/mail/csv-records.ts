@@ -11,8 +11,8 @@ export interface ImportError {
   readonly reason: Sentence;
 }
 
-export function columnMissing(field: string): Sentence {
-  return sentence("column-missing", { field });
+export function columnMissing(column: string): Sentence {
+  return sentence("column-missing", { column });
 }
 
 /** Records with the lines they begin on; what is no CSV goes to `errors`. */
@@ -54,7 +54,7 @@ export function findHeaderFault(header: readonly string[], needed: string): Sent
   if (!isReadable(header)) return LINE_INVALID;
   if (!header.includes(needed)) return columnMissing(needed);
   const repeated = header.find((name, index) => header.indexOf(name) < index);
-  return repeated === undefined ? undefined : sentence("column-invalid", { field: repeated });
+  return repeated === undefined ? undefined : sentence("column-invalid", { column: repeated });
 }
 
 const LINE_INVALID = sentence("csv-line-invalid");

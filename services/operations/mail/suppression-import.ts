@@ -65,9 +65,9 @@ export async function importSuppressions(
 
 /** What contacts' imports say in the words of their API, said in the language of everything else about lists. */
 function inEnglish(reason: Sentence): Sentence {
-  const field = String((reason.values as { readonly field?: string } | undefined)?.field ?? "");
-  if (reason.code === "column-missing") return sentence("suppression-column-missing", { field });
-  if (reason.code === "column-invalid") return sentence("suppression-column-invalid", { field });
+  const column = String((reason.values as { readonly column?: string } | undefined)?.column ?? "");
+  if (reason.code === "column-missing") return sentence("suppression-column-missing", { column });
+  if (reason.code === "column-invalid") return sentence("suppression-column-invalid", { column });
   if (reason.code === "csv-line-invalid") return sentence("suppression-line-unreadable");
   if (reason.code === "csv-too-many-columns") return sentence("suppression-columns-many");
   return reason.code === "csv-invalid" ? sentence("suppression-no-csv") : reason;
@@ -90,12 +90,12 @@ function readLine(
   const target = parseSuppressionTarget(cell("address"));
   if (!target.ok) return refuse(sentence("email-invalid", { reason: target.error }));
   const kind = cell("kind") === "" ? "by-hand" : cell("kind");
-  if (!(ADDED_KINDS as readonly string[]).includes(kind)) return refuse(sentence("column-invalid", { field: "kind" }));
+  if (!(ADDED_KINDS as readonly string[]).includes(kind)) return refuse(sentence("column-invalid", { column: "kind" }));
   const since = cell("since") === "" ? undefined : new Date(cell("since"));
-  if (since !== undefined && !isMoment(since)) return refuse(sentence("column-invalid", { field: "since" }));
-  if (cell("note").length > MOST_NOTE_CHARACTERS) return refuse(sentence("column-invalid", { field: "note" }));
+  if (since !== undefined && !isMoment(since)) return refuse(sentence("column-invalid", { column: "since" }));
+  if (cell("note").length > MOST_NOTE_CHARACTERS) return refuse(sentence("column-invalid", { column: "note" }));
   // One campaign's unsubscription must not become one from everything.
-  if (cell("campaign") !== "") return refuse(sentence("column-invalid", { field: "campaign" }));
+  if (cell("campaign") !== "") return refuse(sentence("column-invalid", { column: "campaign" }));
   return ok({ target: target.value, kind: kind as AddedKind, note: cell("note"), creator, since });
 }
 

@@ -19,6 +19,8 @@ export interface HistoryEntry {
   readonly added: Iterable<ResourceRecord>;
   /** Aliases and pools; null where none changed. */
   readonly followers: JournalFollowers | null;
+  /** What the change did to what signing makes; null where it did nothing. */
+  readonly signing: "begun" | "ended" | "renewed" | null;
 }
 
 /** Followers as the journal has them: owners in presentation form. */
@@ -45,7 +47,12 @@ export async function readHistory(
 ): Promise<HistoryEntry[]> {
   const rows = await queryRows<HistoryRow>(
     db,
-    `select serial, at, actor, deleted, added, followers ${PAGE} order by version desc`,
+    `select serial, at, actor, deleted, added, followers,
+            case when coalesce(octet_length(derived_deleted), 0) + coalesce(octet_length(derived_added), 0) = 0 then null
+                 when octet_length(derived_deleted) = 0 then 'begun'
+                 when octet_length(derived_added) = 0 then 'ended'
+                 else 'renewed' end as signing
+       ${PAGE} order by version desc`,
     pageValues(zoneId, before, limit),
   );
   return rows.map((row) => ({ ...row, deleted: recordsIn(row.deleted), added: recordsIn(row.added) }));
@@ -55,6 +62,7 @@ interface HistoryRow extends StoredVersion {
   readonly serial: number;
   readonly at: Date;
   readonly actor: string;
+  readonly signing: HistoryEntry["signing"];
 }
 
 /** How many octets such a page has, told without reading them. */

@@ -27,6 +27,8 @@ export function describeSentence(sentence: Sentence): string {
 export function describeFieldProblem(problem: Problem): string {
   if (problem.code === "missing-field") return texts().problems.fillIn;
   const reason = problem.values?.reason;
+  const label = nameIn("field", problem.field ?? "");
+  if (typeof reason === "object" && reason.code === "not-empty" && label) return `${label} ${describeReason(reason)}.`;
   return problem.code === "invalid-field" && typeof reason === "object"
     ? asSentence(describeReason(reason))
     : describeProblem(problem);
@@ -49,8 +51,11 @@ function wordsOf(words: Words, { code, values }: Pick<Sentence, "code" | "values
 
 /** What the pages call something that the APIs have a name for. */
 function nameIn(gap: string, value: string): string | undefined {
-  const { fields, parts } = texts().problems;
-  const names: Readonly<Record<string, Words>> = { field: fields, part: parts, quota: texts().dns.quotas.names };
+  const { fields, columns, parts } = texts().problems;
+  const names: Readonly<Record<string, Words>> = {
+    ...{ field: fields, column: columns, part: parts },
+    quota: texts().dns.quotas.names,
+  };
   return names[gap]?.[value];
 }
 

@@ -57,6 +57,7 @@ export class MasterFileReader {
   #ttlDirective: number | undefined;
   #lastTtl: number | undefined;
   #generated = 0;
+  #isAstray = false;
 
   constructor(text: string, options: MasterFileOptions) {
     this.#options = options;
@@ -68,6 +69,11 @@ export class MasterFileReader {
   /** The first `$TTL` so far, seconds. */
   get firstTtlSeconds(): number | undefined {
     return this.#firstTtlDirective;
+  }
+
+  /** Whether a directive was refused: what follows may mean something else than it says. */
+  get isAstray(): boolean {
+    return this.#isAstray;
   }
 
   /** The records, and what is wrong with entries, one after the other. */
@@ -93,7 +99,9 @@ export class MasterFileReader {
       yield* this.#generate(tokens);
     } else {
       const problem = this.#readDirective(tokens);
-      if (problem !== undefined) yield refuse(problem);
+      if (problem === undefined) return;
+      this.#isAstray = true;
+      yield refuse(problem);
     }
   }
 

@@ -1,6 +1,7 @@
 import { ok, type Result, refuse } from "../../result.ts";
-import { type Sentence, sentence } from "../../sentences.ts";
+import { onlySentence, type Sentence, type SentenceCode, sentence } from "../../sentences.ts";
 import { runAtOnce, type Steps } from "../../steps.ts";
+import { FaultList, type FirstFault } from "../fault-list.ts";
 import { type DomainName, formatDomainName, isSubdomain } from "../name.ts";
 import { type ResourceRecord, recordIdentity, recordWireLength, rrsetKey } from "../record.ts";
 import { TYPE, typeMnemonic } from "../rr-types.ts";
@@ -11,8 +12,8 @@ import { type MasterFileError, type MasterFileOptions, MasterFileReader, type Pl
 export type { TextPosition } from "./lexer.ts";
 export { formatRecordLines, formatZoneFile, formatZoneFileHead } from "./writer.ts";
 
-/** Why a master file was refused, and where. */
-export type ZoneFileError = MasterFileError;
+/** Why a master file was refused, and where: the first fault, and the others that are told. */
+export type ZoneFileError = FirstFault<MasterFileError>;
 
 /** What a zone may come to. Short lines below a long `$ORIGIN` make ten times their own size. */
 export interface ZoneBounds {
@@ -41,7 +42,7 @@ export interface ZoneFile {
 }
 
 /**
- * Reads a zone's master file: all of it, or the first thing that is wrong with it.
+ * Reads a zone's master file: all of it, or what is wrong with it.
  * @see RFC 1035 §5, RFC 2181 §5 (an RRset has no duplicates, and one TTL)
  */
 export function parseZoneFile(text: string, options: ZoneFileOptions): Result<ZoneFile, ZoneFileError> {
@@ -52,15 +53,24 @@ export function parseZoneFile(text: string, options: ZoneFileOptions): Result<Zo
 export function* parseZoneFileSteps(text: string, options: ZoneFileOptions): Steps<Result<ZoneFile, ZoneFileError>> {
   const reader = new MasterFileReader(text, options);
   const collector = new ZoneCollector(options.origin, options.bounds);
+  const faults = new FaultList<MasterFileError>();
   for (const next of reader.records()) {
-    if (!next.ok) return next;
-    const problem = collector.add(next.value);
-    if (problem !== undefined) return refuse({ ...next.value.position, ...problem });
+    const problem = next.ok ? collector.add(next.value) : next.error;
+    const { line, column } = next.ok ? next.value.position : next.error;
+    if (problem !== undefined && !(faults.first() && MAY_FOLLOW.includes(problem.code))) {
+      faults.add({ line, column, ...onlySentence(problem) });
+    }
+    if (reader.isAstray || collector.isFull) break;
     yield;
   }
+  const fault = faults.first();
+  if (fault) return refuse(fault);
   const { soa, records, warnings, positions } = collector;
   return ok({ soa, records, warnings: warnings.sentences(), positions, ttlSeconds: reader.firstTtlSeconds });
 }
+
+/** What may be wrong with entries because of one before them that was refused, and is not told then. */
+const MAY_FOLLOW: readonly SentenceCode[] = ["record-without-owner", "record-without-ttl"];
 
 /** An RRset as far as it has been read. */
 interface CollectedRrset {
@@ -79,6 +89,8 @@ class ZoneCollector {
   readonly #bounds: ZoneBounds | undefined;
   readonly #rrsets = new Map<string, CollectedRrset>();
   #octets = 0;
+  /** Whether the zone came to more than it may: nothing more of it is taken. */
+  isFull = false;
 
   constructor(apex: DomainName, bounds: ZoneBounds | undefined) {
     this.#apex = apex;
@@ -98,7 +110,9 @@ class ZoneCollector {
     this.records.push(added);
     this.positions.set(added, position);
     this.#octets += recordWireLength(added);
-    return this.#sizeProblem();
+    const problem = this.#sizeProblem();
+    this.isFull = problem !== undefined;
+    return problem;
   }
 
   #sizeProblem(): Sentence | undefined {

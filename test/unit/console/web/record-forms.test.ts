@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { legibleValue } from "../../../../services/console/web/src/dns/record.ts";
 import { formOf, joinValue, RECORD_FORMS, splitValue } from "../../../../services/console/web/src/dns/record-forms.ts";
 import { parseDomainName } from "../../../../services/core/dns/name.ts";
 import { formatRdata, parseRdata, splitPriority } from "../../../../services/core/dns/rdata/rdata.ts";
@@ -76,5 +77,27 @@ describe("forms by record type", () => {
     expect(sample.ok && splitPriority(typeCode("MX")!, sample.value).prio).toBe("10");
     expect(sample.ok && formatRdata(typeCode("MX")!, sample.value)).toBe("10 mail.example.org.");
     expect(withPriority.sort()).toEqual(["MX", "SRV"]);
+  });
+});
+
+describe("a value to be read", () => {
+  it.each([
+    [String.raw`"f\195\188r \226\130\172 5"`, '"für € 5"'],
+    [String.raw`"\240\159\144\166" "a\"b"`, String.raw`"🐦" "a\"b"`],
+    // An escaped backslash before digits, octets that are no UTF-8, a character that turns the text around, half a character.
+    [String.raw`"\\195\\188"`, String.raw`"\\195\\188"`],
+    [String.raw`"\255\001"`, String.raw`"\255\001"`],
+    [String.raw`"\226\128\174"`, String.raw`"\226\128\174"`],
+    [String.raw`"\195" "\188"`, String.raw`"\195" "\188"`],
+    // A name's octets are no text.
+    [String.raw`f\195\188r.example.org.`, String.raw`f\195\188r.example.org.`],
+  ])("shows %s as %s", (value, shown) => {
+    expect(legibleValue(value)).toBe(shown);
+  });
+
+  it("is edited as it is stored", () => {
+    const value = String.raw`"f\195\188r"`;
+    const form = formOf("TXT");
+    expect(wireOf("TXT", joinValue(form, splitValue(form, value)))).toBe(wireOf("TXT", value));
   });
 });

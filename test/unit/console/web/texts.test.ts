@@ -1,3 +1,5 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { en } from "../../../../services/console/web/src/texts/en/index.ts";
 import { es } from "../../../../services/console/web/src/texts/es/index.ts";
@@ -89,5 +91,26 @@ describe("the console's texts", () => {
       (entry, index) => shown(entry) === shown(spanish[index]!) && shown(entry).length > 24,
     );
     expect(shared.map(({ key }) => key)).toEqual(["operator.feeds.triggerHint"]);
+  });
+});
+
+describe("what the audit log tells", () => {
+  const console = "services/console";
+  const sources = ["routes", "."].flatMap((folder) =>
+    readdirSync(join(console, folder))
+      .filter((name) => name.endsWith(".ts"))
+      .map((name) => readFileSync(join(console, folder, name), "utf8")),
+  );
+  const told = sources.flatMap((source) =>
+    [...source.matchAll(/[^/\w]"([a-z-]+)\.([a-z-]+)"/g)].map(([, ...of]) => of),
+  );
+  const madeUp = sources.flatMap((source) => [...source.matchAll(/action: `([a-z-]+)\./g)].map(([, thing]) => thing));
+
+  it("has words", () => {
+    const { things, deeds } = en.operator.audit;
+    const known = told.filter(([, deed]) => deed !== "html");
+    expect(known.length).toBeGreaterThan(60);
+    expect(known.filter(([thing, deed]) => !(thing! in things && deed! in deeds))).toEqual([]);
+    expect(madeUp.filter((thing) => !(thing! in things))).toEqual([]);
   });
 });

@@ -5,6 +5,7 @@ import { CopyBlock, SecretOnce } from "../components/copy.tsx";
 import { FormDialog } from "../components/dialog.tsx";
 import { TextField } from "../components/field.tsx";
 import { ProblemNote } from "../components/problem.tsx";
+import { QrCode } from "../components/qr-code.tsx";
 import { showToast } from "../components/toasts.tsx";
 import { useForm } from "../form.ts";
 import { type Answer, request } from "../http.ts";
@@ -92,6 +93,7 @@ function ConfirmSecret({ secret, uri, done }: ConfirmSecretProps) {
   return (
     <form class="form" onSubmit={form.submit} noValidate>
       <p>{words.totpScan}</p>
+      <QrCode label={words.totpCode} text={uri} />
       <CopyBlock label={words.totpSecret} text={secret} />
       <CopyBlock label={words.totpUri} text={uri} />
       <TextField {...form.field("code")} label={signIn.code} inputmode="numeric" autocomplete="one-time-code" mono />

@@ -120,7 +120,7 @@ function Verdict({ answer }: { readonly answer: Answer<Permissions> }) {
   const { tokens: words } = texts().dns;
   if (!answer.ok) return <Badge tone="bad">{describeProblem(answer.error)}</Badge>;
   const { read, verbs, refused_by } = answer.value;
-  if (!read) return <Badge tone="bad">{words.refusedBy(refused_by ?? "")}</Badge>;
+  if (!read) return <Badge tone="bad">{words.refusedBy(refused_by === null ? "" : words[refused_by])}</Badge>;
   return (
     <>
       <Badge tone="good">{words.mayRead}</Badge>{" "}

@@ -52,5 +52,28 @@ export interface ZonePreview {
 
 /** A record in one line, as in a master file without its class. */
 export function formatRecord({ name, type, ttl, rr_prio, value }: ZoneRecord): string {
-  return [name, ttl, type, rr_prio, value].filter((part) => part !== null).join(" ");
+  return [name, ttl, type, rr_prio, legibleValue(value)].filter((part) => part !== null).join(" ");
+}
+
+/**
+ * A value to be read by people: in its quoted strings octets that stand as `\DDD` (RFC 1035 §5.1) are the characters that
+ * they are in UTF-8. What is no UTF-8, or could not be seen, stays as it is written.
+ */
+export function legibleValue(value: string): string {
+  return value.replace(/"(?:[^"\\]|\\.)*"/g, (quoted) =>
+    quoted.replace(/((?:\\(?:12[89]|1[3-9]\d|2\d\d))+)|\\./g, (written, octets?: string) =>
+      octets === undefined ? written : (decoded(octets) ?? written),
+    ),
+  );
+}
+
+/** @param escapes `\195\188` */
+function decoded(escapes: string): string | undefined {
+  try {
+    const octets = Uint8Array.from(escapes.slice(1).split("\\"), Number);
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(octets);
+    return /^[\p{L}\p{M}\p{N}\p{P}\p{S}]+$/u.test(text) ? text : undefined;
+  } catch {
+    return undefined;
+  }
 }

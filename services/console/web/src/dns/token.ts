@@ -1,3 +1,5 @@
+import type { PolicyVerb } from "../../../../core/dns/policy-verbs.ts";
+
 /** What a token, or its TSIG key, may do; nulls do not restrict. */
 export interface Policy {
   readonly access: "read" | "write";
@@ -5,7 +7,7 @@ export interface Policy {
   readonly zones: readonly string[] | null;
   readonly names: readonly string[] | null;
   readonly types: readonly string[] | null;
-  readonly verbs: readonly string[];
+  readonly verbs: readonly PolicyVerb[];
 }
 
 /** A token without its secrets. */
@@ -30,5 +32,5 @@ export interface MadeToken extends Omit<Token, "tsig"> {
 export interface Permissions {
   readonly read: boolean;
   readonly verbs: readonly string[];
-  readonly refused_by: string | null;
+  readonly refused_by: "networks" | "zones" | "names" | "types" | "verbs" | null;
 }

@@ -78,7 +78,9 @@ const columnsOf = (words: ReturnType<typeof texts>["dns"]["tokens"]) => [
           .map((part) => part?.join(", "))
           .filter(Boolean)
           .join(" · ") || words.everything}{" "}
-        <Badge tone={verbs.length > 0 ? "accent" : "good"}>{verbs.join(", ") || words.readOnly}</Badge>
+        <Badge tone={verbs.length > 0 ? "accent" : "good"}>
+          {verbs.map((verb) => words.verb[verb]).join(", ") || words.readOnly}
+        </Badge>
       </span>
     ),
     grows: true,

@@ -1,5 +1,4 @@
 import { useEffect } from "preact/hooks";
-import { Badge } from "../components/badge.tsx";
 import { Loaded } from "../components/loaded.tsx";
 import { Progress } from "../components/progress.tsx";
 import { Table } from "../components/table.tsx";
@@ -8,7 +7,8 @@ import { formatNumber } from "../format.ts";
 import { pathOf } from "../http.ts";
 import { describeSentence } from "../problem-words.ts";
 import { texts } from "../texts.ts";
-import { JOB_TONES, type Job, type JobError, jobKind, jobState } from "./job.ts";
+import { type Job, type JobError, jobKind } from "./job.ts";
+import { JobBadge } from "./job-badge.tsx";
 
 const REFRESH_MS = 1_000;
 
@@ -35,8 +35,7 @@ function JobReport({ job }: { readonly job: Job }) {
   return (
     <div class="job">
       <p class="job-head">
-        <strong>{jobKind(job, texts())}</strong> {job.object}{" "}
-        <Badge tone={JOB_TONES[job.state]}>{jobState(job, texts())}</Badge>
+        <strong>{jobKind(job, texts())}</strong> {job.object} <JobBadge job={job} />
       </p>
       <Progress label={words.progress} done={job.done} total={job.total} />
       {job.result && <Figures of={job.result} />}

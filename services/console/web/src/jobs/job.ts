@@ -1,5 +1,4 @@
 import type { Sentence } from "../../../../core/sentences.ts";
-import type { Tone } from "../components/badge.tsx";
 import type { Texts } from "../texts/en/index.ts";
 
 /** Long work, as the server tells of it. */
@@ -21,13 +20,22 @@ export interface JobError extends Pick<Sentence, "code" | "values"> {
   readonly msg: string;
 }
 
-export const JOB_TONES: { readonly [S in Job["state"]]: Tone } = { running: "accent", done: "good", failed: "bad" };
+/** What came of a job: `failed` by no fault of what it was given, `refused` because of that. */
+export type JobOutcome = Job["state"] | "refused";
 
 /** What a job does; a kind that this page does not know yet by its own name. */
 export function jobKind({ kind }: Job, { shell }: Texts): string {
   return (shell.job.kinds as Readonly<Record<string, string>>)[kind] ?? kind;
 }
 
-export function jobState({ state }: Job, { shell }: Texts): string {
-  return shell.job[state];
+/** Ends of a job that are not of its input's making. */
+const BROKEN_OFF: readonly Sentence["code"][] = ["internal", "job-interrupted"];
+
+/** An import of which nothing was taken is refused as well, line by line. */
+export function jobOutcome({ state, errors, result }: Pick<Job, "state" | "errors" | "result">): JobOutcome {
+  if (state === "failed") return errors.some(({ code }) => BROKEN_OFF.includes(code)) ? "failed" : "refused";
+  if (state === "running") return state;
+  const { created, updated, added, duplicates, rejected } = result ?? {};
+  const taken = [created, updated, added, duplicates].some((figure) => Number(figure ?? 0) > 0);
+  return !taken && Number(rejected ?? 0) > 0 ? "refused" : "done";
 }

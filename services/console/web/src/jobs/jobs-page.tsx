@@ -1,11 +1,11 @@
-import { Badge } from "../components/badge.tsx";
 import { ListPage } from "../components/list-page.tsx";
 import type { Column } from "../components/table.tsx";
 import { useRows } from "../fetched.ts";
 import { formatNumber, formatTime } from "../format.ts";
 import { pathOf } from "../http.ts";
 import { texts } from "../texts.ts";
-import { JOB_TONES, type Job, jobKind, jobState } from "./job.ts";
+import { type Job, jobKind } from "./job.ts";
+import { JobBadge } from "./job-badge.tsx";
 
 const REFRESH_MS = 3_000;
 
@@ -18,7 +18,7 @@ export function JobsPage() {
     {
       id: "state",
       label: words.state,
-      cell: (job) => <Badge tone={JOB_TONES[job.state]}>{jobState(job, texts())}</Badge>,
+      cell: (job) => <JobBadge job={job} />,
     },
     {
       id: "progress",

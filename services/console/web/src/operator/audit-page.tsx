@@ -19,6 +19,8 @@ interface AuditEntry {
   readonly outcome: "begun" | "done";
 }
 
+type Words = Readonly<Record<string, string>>;
+
 const PAGE_SIZE = 100;
 
 /** Who changed what, when, and from where. */
@@ -52,7 +54,8 @@ export function AuditPage() {
           label: words.action,
           cell: ({ action, outcome }) => (
             <>
-              {action} {outcome === "begun" && <Badge tone="warn">{words.begun}</Badge>}
+              <span title={action}>{deedIn(action)}</span>{" "}
+              {outcome === "begun" && <Badge tone="warn">{words.begun}</Badge>}
             </>
           ),
         },
@@ -68,8 +71,24 @@ export function AuditPage() {
   );
 }
 
+/** `user.add` in words; what these pages do not know yet by its own name. */
+function deedIn(action: string): string {
+  const { audit } = texts().operator;
+  const [things, deeds]: readonly [Words, Words] = [audit.things, audit.deeds];
+  const [thing = "", deed = ""] = action.split(".", 2);
+  return [things[thing] ?? thing, deeds[deed] ?? deed].filter(Boolean).join(": ");
+}
+
 function shownDetail(detail: AuditEntry["detail"]): string {
+  const { operator, shell } = texts();
+  const [fields, roles]: readonly [Words, Words] = [operator.audit.fields, shell.roles];
+  const shown = (name: string, value: unknown) => {
+    if (String(value) === "true") return shell.yes;
+    if (String(value) === "false") return shell.no;
+    if (typeof value !== "string") return JSON.stringify(value);
+    return name === "role" ? (roles[value] ?? value) : value;
+  };
   return Object.entries(detail)
-    .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)
-    .join(" ");
+    .map(([name, value]) => `${fields[name] ?? name}: ${shown(name, value)}`)
+    .join(", ");
 }

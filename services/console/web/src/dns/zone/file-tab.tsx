@@ -12,6 +12,7 @@ import { useFetched } from "../../fetched.ts";
 import { useForm } from "../../form.ts";
 import { formatNumber } from "../../format.ts";
 import { API, request } from "../../http.ts";
+import { keptDraft, useKeptDraft } from "../../kept-drafts.ts";
 import { texts } from "../../texts.ts";
 import { dnsApi, resellerApi } from "../paths.ts";
 import type { ZonePreview } from "../record.ts";
@@ -26,9 +27,10 @@ export function FileTab({ reseller, soa, changed }: ZoneTabProps) {
   const { file: words } = texts().dns;
   const path = dnsApi(reseller, "zone_file", soa.domain);
   const current = useFetched<string>(path);
-  const [draft, setDraft] = useState<string>();
+  const draftKey = `zone-file ${reseller} ${soa.domain}`;
+  const [draft, setDraft] = useState(keptDraft<string>(draftKey) ?? "");
   const replaced = () => {
-    setDraft(undefined);
+    setDraft("");
     current.reload();
     changed();
   };
@@ -44,13 +46,20 @@ export function FileTab({ reseller, soa, changed }: ZoneTabProps) {
               accept=".zone,.db,.txt,text/plain,text/dns"
               onFile={async (file) => setDraft(await file.text())}
             />
-            <Button disabled={current.value === undefined} onClick={() => setDraft(current.value)}>
+            <Button disabled={current.value === undefined} onClick={() => setDraft(current.value ?? "")}>
               {words.edit}
             </Button>
           </>
         }
       >
-        <Replacement key={draft ?? ""} reseller={reseller} domain={soa.domain} text={draft ?? ""} onDone={replaced} />
+        <Replacement
+          key={draft}
+          reseller={reseller}
+          domain={soa.domain}
+          text={draft}
+          keep={{ key: draftKey, unless: current.value }}
+          onDone={replaced}
+        />
       </Section>
       <Section
         title={words.current}
@@ -78,11 +87,13 @@ interface ReplacementProps {
   readonly reseller: string;
   readonly domain: string;
   readonly text: string;
+  /** Where what is written is kept, unless it is what the zone is. */
+  readonly keep: { readonly key: string; readonly unless: string | undefined };
   readonly onDone: () => void;
 }
 
 /** A master file, what it would change, and the button that puts it in place. */
-function Replacement({ reseller, domain, text, onDone }: ReplacementProps) {
+function Replacement({ reseller, domain, text, keep, onDone }: ReplacementProps) {
   const { file: words } = texts().dns;
   // What was looked at: an edit afterwards asks for another look.
   const [seen, setSeen] = useState<{ text: string; preview: ZonePreview }>();
@@ -96,9 +107,12 @@ function Replacement({ reseller, domain, text, onDone }: ReplacementProps) {
       request<{ serial: number; records: number }>("PUT", dnsApi(reseller, "zone_file", domain), { text: zoneFile }),
     ({ records, serial }) => {
       showToast(words.applied(formatNumber(records), String(serial)));
+      form.set({ text: "" });
       onDone();
     },
   );
+  const written = form.values.text;
+  useKeptDraft(keep.key, written.trim() === "" || written === keep.unless ? undefined : written);
   const isSeen = seen?.text === form.values.text;
   return (
     <form class="stack wide" onSubmit={form.submit}>

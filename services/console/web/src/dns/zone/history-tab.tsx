@@ -12,18 +12,8 @@ import { formatNumber, formatTime } from "../../format.ts";
 import { queryOf, request } from "../../http.ts";
 import { texts } from "../../texts.ts";
 import { dnsApi, resellerApi } from "../paths.ts";
-import { formatRecord, type ZoneRecord } from "../record.ts";
+import { changeLines, describeChange, type HistoryEntry, sameAsNow } from "./history.ts";
 import type { ZoneTabProps } from "./zone-tab.ts";
-
-/** One change of the zone. */
-interface HistoryEntry {
-  /** The zone's serial after it. */
-  readonly serial: number;
-  readonly timestamp: string;
-  readonly actor: string;
-  readonly deleted: readonly ZoneRecord[];
-  readonly added: readonly ZoneRecord[];
-}
 
 const PAGE_SIZE = 50;
 
@@ -38,6 +28,7 @@ export function HistoryTab({ reseller, soa, changed }: ZoneTabProps) {
     next: ({ history }) => (history.length < PAGE_SIZE ? undefined : String(history.at(-1)?.serial)),
   });
   if (rows.length === 0 && loading) return <Skeleton />;
+  const same = sameAsNow(rows);
   return (
     <>
       <ProblemNote problem={problem} retry={reload} />
@@ -50,8 +41,8 @@ export function HistoryTab({ reseller, soa, changed }: ZoneTabProps) {
         {rows.map((entry) => (
           <li key={entry.serial}>
             <ChangeDetails entry={entry} />
-            {entry.serial === soa.serial ? (
-              <Badge tone="quiet">{words.current}</Badge>
+            {same.has(entry.serial) ? (
+              <Badge tone="quiet">{entry.serial === soa.serial ? words.current : words.same}</Badge>
             ) : (
               <Button small label={`${words.rollback}: ${entry.serial}`} onClick={() => setTarget(entry.serial)}>
                 {words.rollback}
@@ -84,17 +75,18 @@ export function HistoryTab({ reseller, soa, changed }: ZoneTabProps) {
 
 function ChangeDetails({ entry }: { readonly entry: HistoryEntry }) {
   const { dns } = texts();
+  const [added, deleted] = [formatNumber(entry.added.length), formatNumber(entry.deleted.length)];
+  const figures = entry.added.length + entry.deleted.length > 0 ? [dns.difference.figures(added, deleted)] : [];
+  const lines = (side: "deleted" | "added") => changeLines(entry, side, dns.history);
   return (
     <details>
       <summary>
         <span class="history-serial mono">{entry.serial}</span>
         <time dateTime={entry.timestamp}>{formatTime(entry.timestamp)}</time>
         <span>{dns.history.by(entry.actor)}</span>
-        <span class="hint">
-          {dns.difference.figures(formatNumber(entry.added.length), formatNumber(entry.deleted.length))}
-        </span>
+        <span class="hint">{[...figures, ...describeChange(entry, dns.history)].join("; ")}</span>
       </summary>
-      <Difference deleted={entry.deleted.map(formatRecord)} added={entry.added.map(formatRecord)} counted={false} />
+      <Difference deleted={lines("deleted")} added={lines("added")} counted={false} />
     </details>
   );
 }

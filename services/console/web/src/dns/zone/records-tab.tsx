@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useState } from "preact/hooks";
+import { useCallback, useState } from "preact/hooks";
 import { Badge } from "../../components/badge.tsx";
 import { Button } from "../../components/button.tsx";
 import { EmptyState, NothingFound } from "../../components/empty-state.tsx";
@@ -7,6 +7,7 @@ import { type Column, Table } from "../../components/table.tsx";
 import { usePages, useRows } from "../../fetched.ts";
 import { formatNumber } from "../../format.ts";
 import { queryOf } from "../../http.ts";
+import { keptDraft, useKeptDraft } from "../../kept-drafts.ts";
 import { useQuery } from "../../query.ts";
 import { texts } from "../../texts.ts";
 import { resellerApi } from "../paths.ts";
@@ -21,8 +22,7 @@ import {
   withDeleted,
   withUndone,
 } from "../pending-changes.ts";
-import type { StoredRecord } from "../record.ts";
-import { keepChanges, keptChanges } from "./kept-changes.ts";
+import { legibleValue, type StoredRecord } from "../record.ts";
 import { RecordDialog } from "./record-dialog.tsx";
 import { ReviewDialog } from "./review-dialog.tsx";
 import type { ZoneTabProps } from "./zone-tab.ts";
@@ -36,15 +36,15 @@ const PAGE_SIZE = 200;
 
 /** The record editor: changes are gathered, looked at, and applied in one step. */
 export function RecordsTab({ reseller, soa, changed }: ZoneTabProps) {
-  const zoneKey = `${reseller} ${soa.domain}`;
-  const [changes, setChanges] = useState<PendingChanges>(keptChanges(zoneKey));
+  const draftKey = `records ${reseller} ${soa.domain}`;
+  const [changes, setChanges] = useState(keptDraft<PendingChanges>(draftKey) ?? NO_CHANGES);
   // undefined: closed; null: for a new record.
   const [editing, setEditing] = useState<EditorRow | null>();
   const [reviewing, setReviewing] = useState(false);
   const found = useZoneRecords(reseller, soa.domain);
-  useEffect(() => keepChanges(zoneKey, changes), [zoneKey, changes]);
-
   const pending = countChanges(changes);
+  useKeptDraft(draftKey, pending > 0 ? changes : undefined);
+
   const applied = () => {
     setChanges(NO_CHANGES);
     found.reload();
@@ -218,7 +218,7 @@ function columnsOf(actions: RowActions): Column<EditorRow>[] {
       cell: ({ record }) => (
         <span class="mono clamped">
           {record.rr_prio !== undefined && <span class="record-priority">{record.rr_prio} </span>}
-          {record.value}
+          {legibleValue(record.value)}
         </span>
       ),
     },

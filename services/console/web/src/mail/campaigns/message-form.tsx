@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { Button } from "../../components/button.tsx";
 import { SelectField, TextArea, TextField } from "../../components/field.tsx";
 import { ProblemNote } from "../../components/problem.tsx";
@@ -7,6 +7,7 @@ import { useFetched } from "../../fetched.ts";
 import { useForm } from "../../form.ts";
 import { formatNumber } from "../../format.ts";
 import { request } from "../../http.ts";
+import { keptDraft, useKeptDraft } from "../../kept-drafts.ts";
 import { texts } from "../../texts.ts";
 import { instancePath, mailPage } from "../addresses.ts";
 import type { Group } from "../contacts/contact.ts";
@@ -19,33 +20,29 @@ interface MessageFormProps {
   readonly saved: () => void;
 }
 
+/** What is written of a campaign. */
+interface Written {
+  readonly message: ReturnType<typeof messageOf>;
+  readonly groups: readonly string[];
+  readonly filters: readonly number[];
+}
+
 /** What a campaign sends, and to whom, until it is started. */
-export function MessageForm({ instance, campaign, saved }: MessageFormProps) {
+export function MessageForm(props: MessageFormProps) {
+  const { message, groups, filters, setGroups, setFilters, form, restored, discard } = useWriting(props);
   const words = texts().mail.campaigns;
-  const [groups, setGroups] = useState<readonly string[]>(campaign.grupos);
-  const [filters, setFilters] = useState<readonly number[]>(campaign.filtros);
-  const form = useForm(
-    {
-      remitente: campaign.remitente,
-      remitente_nombre: campaign.remitente_nombre,
-      asunto: campaign.asunto,
-      source: campaign.url === "" ? "html" : "url",
-      html: campaign.html ?? "",
-      url: campaign.url,
-    },
-    ({ source, html, url, ...head }) =>
-      request("PUT", instancePath(instance, "campaigns", campaign.numid, "message"), {
-        body: { ...head, ...(source === "html" ? { html } : { url }), grupos: groups, filtros: filters },
-      }),
-    () => {
-      showToast(texts().shell.saved);
-      saved();
-    },
-  );
   return (
     <form class="form" onSubmit={form.submit} noValidate>
+      {restored && (
+        <p class="note warn">
+          <span>{texts().shell.restored}</span>
+          <Button small onClick={discard}>
+            {texts().shell.discard}
+          </Button>
+        </p>
+      )}
       <Recipients
-        instance={instance}
+        instance={props.instance}
         groups={groups}
         filters={filters}
         chooseGroups={setGroups}
@@ -64,7 +61,7 @@ export function MessageForm({ instance, campaign, saved }: MessageFormProps) {
           { value: "url", label: words.sourceUrl },
         ]}
       />
-      {form.values.source === "html" ? (
+      {message.source === "html" ? (
         <TextArea {...form.field("html")} label={words.html} hint={words.htmlHint} rows={14} mono />
       ) : (
         <TextField {...form.field("url")} label={words.url} hint={words.urlHint} type="url" mono required />
@@ -75,6 +72,47 @@ export function MessageForm({ instance, campaign, saved }: MessageFormProps) {
       </Button>
     </form>
   );
+}
+
+/** What is being written: as it is stored, or as it was left unsaved. */
+function useWriting({ instance, campaign, saved }: MessageFormProps) {
+  const draftKey = `campaign ${instance} ${campaign.numid}`;
+  const left = keptDraft<Written>(draftKey);
+  const [stored, setStored] = useState<Written>({
+    message: messageOf(campaign),
+    groups: campaign.grupos,
+    filters: campaign.filtros,
+  });
+  const [restored, setRestored] = useState(left !== undefined);
+  const [groups, setGroups] = useState(left?.groups ?? stored.groups);
+  const [filters, setFilters] = useState(left?.filters ?? stored.filters);
+  const form = useForm(
+    left?.message ?? stored.message,
+    ({ source, html, url, ...head }) =>
+      request("PUT", instancePath(instance, "campaigns", campaign.numid, "message"), {
+        body: { ...head, ...(source === "html" ? { html } : { url }), grupos: groups, filtros: filters },
+      }),
+    (_answer, message) => {
+      setStored({ message, groups, filters });
+      setRestored(false);
+      showToast(texts().shell.saved);
+      saved();
+    },
+  );
+  const message = form.values;
+  const written = useMemo<Written>(() => ({ message, groups, filters }), [message, groups, filters]);
+  useKeptDraft(draftKey, JSON.stringify(written) === JSON.stringify(stored) ? undefined : written);
+  const discard = () => {
+    form.set(stored.message);
+    setGroups(stored.groups);
+    setFilters(stored.filters);
+    setRestored(false);
+  };
+  return { ...written, setGroups, setFilters, form, restored, discard };
+}
+
+function messageOf({ remitente, remitente_nombre, asunto, html, url }: CampaignWithHtml) {
+  return { remitente, remitente_nombre, asunto, source: url === "" ? "html" : "url", html: html ?? "", url };
 }
 
 interface RecipientsProps {

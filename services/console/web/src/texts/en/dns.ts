@@ -79,7 +79,6 @@ export const dns = {
     apply: "Apply",
     applied: (serial: string) => `Applied: the zone now has serial ${serial}`,
     nothing: "These changes cancel each other out: there is nothing to apply.",
-    leave: "There are pending changes that have not been applied.",
   },
   difference: {
     label: "Difference",
@@ -114,6 +113,19 @@ export const dns = {
       "The zone gets the records that it had after this change, under a new serial. What happened since stays in the history.",
     rolledBack: (serial: string) => `Done: the zone now has serial ${serial}`,
     current: "current",
+    same: "as it is now",
+    kinds: {
+      of: { alias: "alias", pool: "pool" } as Readonly<Record<"alias" | "pool", string>>,
+      added: (kind: "alias" | "pool", name: string) => `${kind} ${name} added`,
+      changed: (kind: "alias" | "pool", name: string) => `${kind} ${name} changed`,
+      deleted: (kind: "alias" | "pool", name: string) => `${kind} ${name} deleted`,
+      signing: {
+        begun: "the zone was signed",
+        ended: "signing ended",
+        renewed: "keys or signatures renewed",
+      },
+      serial: "the serial alone",
+    },
   },
   dnssec: {
     enabled: "The zone is signed",

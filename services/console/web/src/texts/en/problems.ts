@@ -161,6 +161,7 @@ export const problems = {
     "key-file": "The {file} file: {reason}.",
     "file-without-soa": "The file has no SOA record. Add one.",
     "file-line": "Line {line}, column {column}: {reason}.",
+    "file-lines": "{first}\n{rest}",
     "second-record": "There can only be one {type} at {owner}.",
     "cname-at-apex": "A CNAME cannot stand at the zone itself, beside the SOA.",
     "cname-beside-data": "A CNAME cannot stand beside other records ({type}) at {owner}.",
@@ -227,6 +228,7 @@ export const problems = {
   } satisfies Words as Words,
   /** Parts of sentences: why a field was refused, what a host answered. */
   reasons: {
+    "file-more": "and {count} more",
     "guard-complaints": "{wrong} complaints of {tried} recipients (limit {limit} %)",
     "guard-hard-bounces": "{wrong} hard bounces of {tried} recipients (limit {limit} %)",
     "guard-unknown-addresses": "{wrong} unknown addresses of {tried} recipients (limit {limit} %)",
@@ -371,16 +373,16 @@ export const problems = {
     "content-type": "what came is not text in UTF-8",
     "content-encoding": "what came is not text in UTF-8",
     "no-utf8": "what came is not text in UTF-8",
-    "suppression-column-missing": "{field} is missing",
-    "suppression-column-invalid": "{field} is not valid",
+    "suppression-column-missing": "the column {column} is missing or empty",
+    "suppression-column-invalid": "the column {column} is not valid",
     "suppression-line-unreadable": "the line is not text in UTF-8",
     "suppression-columns-many": "the line has more columns than the header",
     "suppression-no-csv": "the line is not CSV",
     "csv-invalid": "is not CSV",
     "csv-line-invalid": "the line is not text in UTF-8",
     "csv-too-many-columns": "has more columns than the header",
-    "column-missing": "{field} is missing",
-    "column-invalid": "{field} is not valid",
+    "column-missing": "the column {column} is missing or empty",
+    "column-invalid": "the column {column} is not valid",
   } satisfies Words as Words,
   /** What fields are called in a sentence that does not stand beside them. */
   fields: {
@@ -400,6 +402,10 @@ export const problems = {
     rr_prio: "The priority",
   },
   /** What the parts of a record's value are called, by what the DNS API calls them. */
+  columns: {
+    address: "address (the address or domain)",
+    email: "email (the email address)",
+  },
   parts: {
     address: "address",
     algorithm: "algorithm",

@@ -1,5 +1,7 @@
 import type { Texts } from "../en/index.ts";
 
+const KINDS: Texts["dns"]["history"]["kinds"]["of"] = { alias: "alias", pool: "grupo" };
+
 export const dns: Texts["dns"] = {
   zones: "Zonas",
   zone: "Zona",
@@ -80,7 +82,6 @@ export const dns: Texts["dns"] = {
     apply: "Aplicar",
     applied: (serial) => `Aplicado: la zona tiene ahora la serie ${serial}`,
     nothing: "Estos cambios se anulan entre sí: no hay nada que aplicar.",
-    leave: "Hay cambios pendientes sin aplicar.",
   },
   difference: {
     label: "Diferencia",
@@ -115,6 +116,19 @@ export const dns: Texts["dns"] = {
       "La zona recibe los registros que tenía después de este cambio, con una serie nueva. Lo ocurrido desde entonces queda en el historial.",
     rolledBack: (serial) => `Listo: la zona tiene ahora la serie ${serial}`,
     current: "actual",
+    same: "igual que ahora",
+    kinds: {
+      of: KINDS,
+      added: (kind, name) => `se agregó el ${KINDS[kind] ?? kind} ${name}`,
+      changed: (kind, name) => `se cambió el ${KINDS[kind] ?? kind} ${name}`,
+      deleted: (kind, name) => `se borró el ${KINDS[kind] ?? kind} ${name}`,
+      signing: {
+        begun: "se firmó la zona",
+        ended: "se dejó de firmar",
+        renewed: "se renovaron claves o firmas",
+      },
+      serial: "solo la serie",
+    },
   },
   dnssec: {
     enabled: "La zona está firmada",

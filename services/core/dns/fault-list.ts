@@ -1,0 +1,41 @@
+import { type Sentence, sentence } from "../sentences.ts";
+
+/** So many faults of one file are told, in so many characters at most: a file may be wrong in every line. */
+const MOST_FAULTS = 20;
+const MOST_CHARACTERS = 10_000;
+
+/** The first fault of something, with the others that are told. */
+export type FirstFault<Fault extends Sentence> = Fault & {
+  readonly others: readonly Fault[];
+  /** How many more there are. */
+  readonly leftOut: number;
+};
+
+/** What is wrong with a file, in the order in which it is found. */
+export class FaultList<Fault extends Sentence> {
+  readonly #told: Fault[] = [];
+  #characters = 0;
+  #leftOut = 0;
+
+  add(fault: Fault): void {
+    this.#characters += fault.message.length;
+    const hasRoom = this.#told.length < MOST_FAULTS && this.#characters <= MOST_CHARACTERS;
+    if (this.#told.length === 0 || (hasRoom && this.#leftOut === 0)) this.#told.push(fault);
+    else this.#leftOut += 1;
+  }
+
+  /** The first fault with all others; undefined where there is none. */
+  first(): FirstFault<Fault> | undefined {
+    const [first, ...others] = this.#told;
+    return first && { ...first, others, leftOut: this.#leftOut };
+  }
+}
+
+/** Says faults line by line, the first as it is said alone. @param leftOut how many more there are */
+export function sayAll([first, ...others]: readonly [Sentence, ...Sentence[]], leftOut: number): Sentence {
+  const [next, ...rest] = others;
+  if (next === undefined) {
+    return leftOut === 0 ? first : sentence("file-lines", { first, rest: sentence("file-more", { count: leftOut }) });
+  }
+  return sentence("file-lines", { first, rest: sayAll([next, ...rest], leftOut) });
+}
