@@ -433,6 +433,7 @@ export const SENTENCES = {
   "group-unknown": "there is no group {name}",
   "filter-unknown": "there is no filter {name}",
   "http-url": "must be an http or https URL",
+  "url-credentials": "must have no user name and no password: they would not be sent",
   domain: "must be a domain",
   "host-port": "must be host:port",
   past: "is past",

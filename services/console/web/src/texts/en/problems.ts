@@ -332,6 +332,7 @@ export const problems = {
     "name-not-address": "must be a name, not an address",
     "name-leaves-no-room": "the name has {has} octets; at most {most} leave room for what stands before it",
     "http-url": "must be an http or https URL",
+    "url-credentials": "must have no user name and no password: they would not be sent",
     domain: "must be a domain",
     "http-status": "the server answered with status {status}",
     timeout: "no answer in time",

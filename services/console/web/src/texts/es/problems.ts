@@ -431,6 +431,7 @@ export const problems: Texts["problems"] = {
     "name-not-address": "debe ser un nombre, no una dirección",
     "name-leaves-no-room": "el nombre tiene {has} octetos; a lo sumo {most} dejan lugar para lo que va delante",
     "http-url": "debe ser una URL http o https",
+    "url-credentials": "no debe llevar nombre de usuario ni contraseña: no se enviarían",
     domain: "debe ser un dominio",
     "http-status": "el servidor respondió con el estado {status}",
     timeout: "no respondió a tiempo",
