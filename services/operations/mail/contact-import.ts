@@ -31,7 +31,7 @@ const MISSING_EMAIL = columnMissing("email");
  * empty cell keeps what is there. Groups are parted by `|` (`splitGroupNames`). Bad lines are reported and do not stop good ones. The apostrophe that an export puts
  * before what a spreadsheet would take for a formula is taken off again.
  * @param options.dryRun says what would become of the lines, and does nothing
- * @param options.onProgress told now and then how many lines are read
+ * @param options.onProgress told at each line how many have been done
  * @param options.mostErrors that are told; all unless given
  */
 export async function importContacts(
@@ -60,13 +60,13 @@ export async function importContacts(
       header = record;
       continue;
     }
+    onProgress(line - 2);
     const change = await readLine({ db, instanceId }, header, record);
     if (!change.ok) errors.push({ line, reason: change.error });
     else {
       // A later line about the same address has to find the earlier one done.
       if (waiting.has(change.value.address.key) || waiting.size >= LINES_PER_WRITE) {
         await flush();
-        onProgress(line - 1);
       }
       waiting.set(change.value.address.key, change.value);
     }

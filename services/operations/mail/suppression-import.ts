@@ -49,12 +49,12 @@ export async function importSuppressions(
         return { created: 0, updated: 0, rejected: 0, errors: [{ line, reason: inEnglish(fault) }] };
       continue;
     }
+    options.onProgress?.(line - 2);
     const read = readLine(header, record, options.creator);
     if (read.ok) waiting.push({ line, entry: read.value });
     else errors.push({ line, reason: read.error });
     if (waiting.length >= LINES_PER_WRITE) {
       await flush();
-      options.onProgress?.(line - 1);
     }
   }
   if (header === undefined && errors.count === 0) {
