@@ -31,6 +31,8 @@ export function refusalBody(refusal: Refusal): RefusalBody {
       return { msg, code: refusal.kind, values: { field: refusal.field } };
     case "invalid-field":
       return { msg, code: refusal.kind, values: { field: refusal.field, reason: refusal.reason.message } };
+    case "rate-limited":
+      return { msg, code: refusal.code ?? refusal.kind };
     default:
       return { msg, code: refusal.kind };
   }

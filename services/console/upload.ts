@@ -4,6 +4,10 @@ import { join } from "node:path";
 import type { Readable } from "node:stream";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
+import { BROKEN_OFF } from "../platform/http/request-body.ts";
+
+/** Read at a time: what is made of so much at once keeps everybody else waiting. */
+const READ_OCTETS = 16 * 1024;
 
 /** A request's body, kept on the disk until it is read. */
 export interface Upload {
@@ -16,6 +20,7 @@ export interface Upload {
 
 /**
  * Takes the body of a request whole, however long it is, so that the work on it may outlast the request.
+ * @returns refused where it is too large, or the client leaves in the middle
  * @param folder where it lies meanwhile, without a name: a crash leaves nothing behind
  */
 export async function receiveUpload(
@@ -33,13 +38,18 @@ export async function receiveUpload(
     }
   } catch (error) {
     await file.close();
+    if (incoming.errored) return BROKEN_OFF;
     throw error;
   }
   if (octets > mostOctets) {
     await file.close();
     return refuse({ kind: "too-large" });
   }
-  return ok({ octets, read: () => file.createReadStream({ start: 0 }), discard: () => file.close() });
+  return ok({
+    octets,
+    read: () => file.createReadStream({ start: 0, highWaterMark: READ_OCTETS }),
+    discard: () => file.close(),
+  });
 }
 
 async function openNameless(folder: string): Promise<FileHandle> {

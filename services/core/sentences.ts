@@ -80,6 +80,7 @@ export const SENTENCES = {
   "http-too-slow": "the request took too long",
   "http-expectation": "the expectation cannot be met",
   "http-fields-too-large": "the header fields are too large",
+  "jobs-unfinished": "so many jobs are unfinished that another one has to wait",
   "http-no-proxy": "CONNECT is for proxies, and this is none",
 
   // Companies, resellers and their quotas

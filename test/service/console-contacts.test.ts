@@ -1,10 +1,13 @@
+import { once } from "node:events";
 import { lstatSync, readdirSync, readlinkSync } from "node:fs";
+import { request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { saveContacts } from "../../services/store/mail/contacts/contact-profiles.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { startConsole, type TestConsole } from "../support/console.ts";
+import { eventually } from "../support/stack.ts";
 
 let palomar: TestConsole;
 let at: string;
@@ -67,6 +70,13 @@ describe("who may", () => {
     expect([answer.status, answer.body.total]).toEqual([200, 3]);
   });
 });
+
+/** Files of uploads that this process has open. */
+const openUploads = () =>
+  readdirSync("/proc/self/fd")
+    .map((name) => `/proc/self/fd/${name}`)
+    // The descriptor that read the folder is there no more.
+    .filter((path) => lstatSync(path, { throwIfNoEntry: false }) && readlinkSync(path).includes(".upload"));
 
 describe("contacts", () => {
   const found = async (query: string) =>
@@ -140,11 +150,6 @@ describe("contacts", () => {
   });
 
   test("an import that cannot become a job leaves no file open", async () => {
-    const openUploads = () =>
-      readdirSync("/proc/self/fd")
-        .map((name) => `/proc/self/fd/${name}`)
-        // The descriptor that read the folder is there no more.
-        .filter((path) => lstatSync(path, { throwIfNoEntry: false }) && readlinkSync(path).includes(".upload"));
     const { db } = palomar.context;
     await db.raw("alter table console_jobs rename to console_jobs_away");
     const failed = await north("POST", `${at}/contacts/import`, "email\r\n", { "Content-Type": "text/csv" });
@@ -153,6 +158,48 @@ describe("contacts", () => {
     // It is no failure of the tests that follow.
     expect((palomar.failures as unknown[]).splice(0)).toHaveLength(1);
     expect(openUploads()).toEqual([]);
+  });
+
+  test("of a file that is wrong line by line the first lines are told, all are counted, and nobody waits for it", async () => {
+    const csv = `email\n${"x\n".repeat(200_000)}`;
+    const started = await north("POST", `${at}/contacts/import`, csv, { "Content-Type": "text/csv" });
+    let turns = 0;
+    const counting = setInterval(() => {
+      turns += 1;
+    });
+    const { result, errors } = await settled(started.body.job);
+    clearInterval(counting);
+    expect(result).toEqual({ created: 0, updated: 0, rejected: 200_000, dry_run: false });
+    expect(errors.map(({ line }: { line: number }) => line)).toEqual(Array.from({ length: 1_000 }, (_, i) => i + 2));
+    expect(turns).toBeGreaterThan(20);
+  });
+
+  test("whose jobs are unfinished begins no more than four, and holds nobody else up", async () => {
+    const { cookie, csrf } = palomar.users.north;
+    const headers = { Cookie: cookie, "X-CSRF-Token": csrf, "Content-Type": "text/csv", "Content-Length": 6 };
+    const coming = Array.from({ length: 4 }, () => {
+      const upload = request(`${palomar.url}/admin/v1${at}/contacts/import`, { method: "POST", headers });
+      upload.write("ema");
+      return { upload, answer: once(upload, "response") };
+    });
+    const begin = (who: TestConsole["users"]["north"], name: string) =>
+      who.call("POST", `/instances/${name}/contacts/import`, "email\n", { "Content-Type": "text/csv" });
+    await eventually(
+      async () => openUploads().length,
+      (count) => count === coming.length,
+    );
+    const refused = await begin(palomar.users.north, "north");
+    expect(refused).toMatchObject({ status: 429, body: { code: "jobs-unfinished" } });
+    expect(refused.headers["retry-after"]).toBe("10");
+    expect((await begin(palomar.users.south, "south")).status).toBe(200);
+    for (const { upload, answer } of coming) {
+      upload.end("il\n");
+      expect((await answer)[0].resume().statusCode).toBe(200);
+    }
+    await eventually(
+      () => begin(palomar.users.north, "north"),
+      ({ status }) => status === 200,
+    );
   });
 
   test("the export is what an import takes", async () => {

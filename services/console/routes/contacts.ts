@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { addAbortSignal } from "node:stream";
+import type { Readable } from "node:stream";
 import { z } from "zod";
 import { type EmailAddress, validateAddress } from "../../core/mail/address.ts";
 import { contactJson, contactSummaryJson, toContactJson, toContactSummaryJson } from "../../core/mail/contact-json.ts";
@@ -20,10 +20,10 @@ import type { Instance } from "../../store/mail/instances/instances.ts";
 import { type AdminCaller, areaOf, sharerOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
-import type { JobReporter } from "../jobs.ts";
+import { MOST_ERRORS } from "../jobs.ts";
 import { problem } from "../problems.ts";
 import { jobReply } from "../schemas.ts";
-import { receiveUpload, type Upload } from "../upload.ts";
+import { receiveUpload } from "../upload.ts";
 import { withInstance } from "../with-instance.ts";
 
 const instanceParams = z.object({ name: z.string() });
@@ -115,42 +115,34 @@ function importEndpoint(context: ConsoleContext): ConsoleEndpoint {
     change: { action: "contact.import", object: ({ params }) => params.name, detail: ({ fields }) => fields },
     act: ({ caller, params, fields, incoming }) =>
       withInstance(context, caller, params.name, async (instance) => {
-        const upload = await receiveUpload(incoming, join(context.config.dataDir, "uploads"), MOST_CSV_OCTETS);
-        if (!upload.ok) return upload;
-        return ok({
-          job: await startImport(context, caller, {
-            instance,
-            upload: upload.value,
-            dryRun: fields.dry_run === "true",
-          }),
-        });
+        const job = await startImport(context, caller, { instance, incoming, dryRun: fields.dry_run === "true" });
+        return job.ok ? ok({ job: job.value }) : job;
       }),
   });
 }
 
-async function startImport(
-  { db, jobs }: ConsoleContext,
+function startImport(
+  { db, jobs, config }: ConsoleContext,
   caller: AdminCaller,
-  { instance, upload, dryRun }: { readonly instance: Instance; readonly upload: Upload; readonly dryRun: boolean },
-): Promise<string> {
+  {
+    instance,
+    incoming,
+    dryRun,
+  }: { readonly instance: Instance; readonly incoming: Readable; readonly dryRun: boolean },
+): Promise<Result<string, Refusal>> {
   const about = { role: "instance", scope: instance.name } as const;
   const description = { kind: "contact-import", object: instance.name, owner: caller.login, about };
-  const work = async ({ progress, problem, signal }: JobReporter) => {
+  const receive = () => receiveUpload(incoming, join(config.dataDir, "uploads"), MOST_CSV_OCTETS);
+  return jobs.startWith(description, receive, async (csv, { progress, problem }) => {
     // The lines that are stored stay so: the same file again goes on where this ended.
-    const csv = addAbortSignal(signal, upload.read());
-    const report = await importContacts(db, instance.id, csv, { dryRun, onProgress: (lines) => progress(lines) });
+    const onProgress = (lines: number) => progress(lines);
+    const report = await importContacts(db, instance.id, csv, { dryRun, onProgress, mostErrors: MOST_ERRORS });
     const refusal = wholeRefusal(report);
     if (refusal !== undefined) return refuse(unacceptable(refusal));
     for (const { line, reason } of report.errors) problem(jobError(reason, line));
     progress(report.created + report.updated + report.rejected);
     return ok(summarise(report, dryRun));
-  };
-  try {
-    return await jobs.start(description, work);
-  } catch (error) {
-    await upload.discard();
-    throw error;
-  }
+  });
 }
 
 function summarise({ created, updated, rejected }: ImportReport, dryRun: boolean): object {

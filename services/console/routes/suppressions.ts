@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { addAbortSignal } from "node:stream";
+import type { Readable } from "node:stream";
 import { z } from "zod";
 import { parseSuppressionTarget, SUPPRESSION_KINDS, type SuppressionTarget } from "../../core/mail/suppression.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
@@ -20,10 +20,10 @@ import type { SuppressionOwner } from "../../store/mail/contacts/suppressions.ts
 import { type AdminCaller, areaOf, sharerOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
-import type { JobReporter } from "../jobs.ts";
+import { MOST_ERRORS } from "../jobs.ts";
 import { problem } from "../problems.ts";
 import { jobReply, pageLimit } from "../schemas.ts";
-import { receiveUpload, type Upload } from "../upload.ts";
+import { receiveUpload } from "../upload.ts";
 import { withInstance } from "../with-instance.ts";
 
 /** A list of those who are not to be mailed: an instance's below its path, and the operator's, which holds for all. */
@@ -245,34 +245,28 @@ function importEndpoint(context: ConsoleContext, list: ListPath): ConsoleEndpoin
     },
     act: ({ caller, params, fields, incoming }) =>
       list.act(context, caller, params, async (open) => {
-        const upload = await receiveUpload(incoming, join(context.config.dataDir, "uploads"), MOST_CSV_OCTETS);
-        if (!upload.ok) return upload;
-        const dryRun = fields.dry_run === "true";
-        return ok({ job: await startImport(context, caller.login, open, { upload: upload.value, dryRun }) });
+        const job = await startImport(context, caller.login, open, { incoming, dryRun: fields.dry_run === "true" });
+        return job.ok ? ok({ job: job.value }) : job;
       }),
   });
 }
 
-async function startImport(
-  { db, jobs }: ConsoleContext,
+function startImport(
+  { db, jobs, config }: ConsoleContext,
   login: string,
   { owner, name, about }: OpenList,
-  { upload, dryRun }: { readonly upload: Upload; readonly dryRun: boolean },
-): Promise<string> {
-  const work = async ({ progress, problem: report, signal }: JobReporter) => {
-    const csv = addAbortSignal(signal, upload.read());
-    const done = await importSuppressions(db, owner, csv, { creator: login, dryRun, onProgress: progress });
+  { incoming, dryRun }: { readonly incoming: Readable; readonly dryRun: boolean },
+): Promise<Result<string, Refusal>> {
+  const description = { kind: "suppression-import", object: name, owner: login, about };
+  const receive = () => receiveUpload(incoming, join(config.dataDir, "uploads"), MOST_CSV_OCTETS);
+  return jobs.startWith(description, receive, async (csv, { progress, problem: report }) => {
+    const options = { creator: login, dryRun, onProgress: progress, mostErrors: MOST_ERRORS };
+    const done = await importSuppressions(db, owner, csv, options);
     const refusal = wholeRefusal(done);
     if (refusal !== undefined) return refuse(unacceptable(refusal));
     for (const { line, reason } of done.errors) report(jobError(reason, line));
     const { created, updated, rejected } = done;
     progress(created + updated + rejected);
     return ok({ created, updated, rejected, dry_run: dryRun });
-  };
-  try {
-    return await jobs.start({ kind: "suppression-import", object: name, owner: login, about }, work);
-  } catch (error) {
-    await upload.discard();
-    throw error;
-  }
+  });
 }

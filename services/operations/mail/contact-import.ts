@@ -12,14 +12,14 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { findKnownKeys, judgeContactAddress, saveContacts } from "../../store/mail/contacts/contact-profiles.ts";
-import { columnMissing, findHeaderFault, type ImportError, nameCells, readRecords } from "./csv-records.ts";
-
-export type { ImportError } from "./csv-records.ts";
+import { columnMissing, findHeaderFault, nameCells, readRecords } from "./csv-records.ts";
+import { type ImportError, RejectedLines } from "./rejected-lines.ts";
 
 export interface ImportReport {
   readonly created: number;
   readonly updated: number;
   readonly rejected: number;
+  /** The first of the lines that were left out. */
   readonly errors: readonly ImportError[];
 }
 
@@ -31,17 +31,18 @@ const MISSING_EMAIL = columnMissing("email");
  * empty cell keeps what is there. Groups are parted by `|` (`splitGroupNames`). Bad lines are reported and do not stop good ones. The apostrophe that an export puts
  * before what a spreadsheet would take for a formula is taken off again.
  * @param options.dryRun says what would become of the lines, and does nothing
- * @param options.onProgress told now and then how many lines are read
+ * @param options.onProgress told at each line how many have been done
+ * @param options.mostErrors that are told; all unless given
  */
 export async function importContacts(
   db: Db,
   instanceId: number,
   csv: Readable,
-  options: { readonly dryRun: boolean; readonly onProgress?: (lines: number) => void },
+  options: { readonly dryRun: boolean; readonly onProgress?: (lines: number) => void; readonly mostErrors?: number },
 ): Promise<ImportReport> {
   const { dryRun, onProgress = () => {} } = options;
   const write = dryRun ? makeRehearsal(db, instanceId) : makeWriter(db, instanceId);
-  const errors: ImportError[] = [];
+  const errors = new RejectedLines(options.mostErrors);
   let created = 0;
   let updated = 0;
   const waiting = new Map<string, ContactChange>();
@@ -59,22 +60,21 @@ export async function importContacts(
       header = record;
       continue;
     }
+    onProgress(line - 2);
     const change = await readLine({ db, instanceId }, header, record);
     if (!change.ok) errors.push({ line, reason: change.error });
     else {
       // A later line about the same address has to find the earlier one done.
       if (waiting.has(change.value.address.key) || waiting.size >= LINES_PER_WRITE) {
         await flush();
-        onProgress(line - 1);
       }
       waiting.set(change.value.address.key, change.value);
     }
   }
   // Nothing at all, not even the line that names the columns.
-  if (header === undefined && errors.length === 0) return withoutHeader(1, MISSING_EMAIL);
+  if (header === undefined && errors.count === 0) return withoutHeader(1, MISSING_EMAIL);
   await flush();
-  errors.sort((a, b) => a.line - b.line);
-  return { created, updated, rejected: errors.length, errors };
+  return { created, updated, rejected: errors.count, errors: errors.first() };
 }
 
 /** Takes the changes of some lines. @returns how many of their contacts are new */

@@ -3,22 +3,17 @@ import { type CsvError, parse } from "csv-parse";
 import { restoreCell } from "../../core/mail/csv-cell.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
-
-/** A line that was left out, and why. */
-export interface ImportError {
-  /** Counted from 1, the header's line. */
-  readonly line: number;
-  readonly reason: Sentence;
-}
+import { Turn } from "../../platform/turns.ts";
+import type { RejectedLines } from "./rejected-lines.ts";
 
 export function columnMissing(column: string): Sentence {
   return sentence("column-missing", { column });
 }
 
-/** Records with the lines they begin on; what is no CSV goes to `errors`. */
+/** Records with the lines they begin on, in turns with whatever else there is to do; what is no CSV goes to `errors`. */
 export async function* readRecords(
   csv: Readable,
-  errors: ImportError[],
+  errors: RejectedLines,
 ): AsyncGenerator<{ readonly line: number; readonly record: readonly string[] }> {
   const parser = parse({
     bom: true,
@@ -34,11 +29,13 @@ export async function* readRecords(
     },
   });
   csv.on("error", (error) => parser.destroy(error));
+  const turn = new Turn();
   try {
     for await (const { info, record } of csv.pipe(parser) as AsyncIterable<{
       info: { lines: number };
       record: string[];
     }>) {
+      if (turn.isOver) await turn.next();
       // The parser counts lines at the end of a record; quoted line breaks lie within it.
       const breaks = record.reduce((sum, cell) => sum + (cell.match(/\r\n|\n|\r/g)?.length ?? 0), 0);
       yield { line: info.lines - breaks, record: record.map(restoreCell) };

@@ -5,7 +5,8 @@ import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { addSuppressions, findListedKeys, type SuppressionOwner } from "../../store/mail/contacts/suppressions.ts";
 import type { ImportReport } from "./contact-import.ts";
-import { columnMissing, findHeaderFault, type ImportError, nameCells, readRecords } from "./csv-records.ts";
+import { columnMissing, findHeaderFault, nameCells, readRecords } from "./csv-records.ts";
+import { type ImportError, RejectedLines } from "./rejected-lines.ts";
 import { ADDED_KINDS, type AddedKind, type Suppression, suppress } from "./suppressions.ts";
 
 const LINES_PER_WRITE = 1_000;
@@ -16,6 +17,7 @@ export const MOST_NOTE_CHARACTERS = 500;
  * (by-hand where it is empty), `since` and `note`; other columns are left alone, so that an export can be read back. Bad
  * lines are reported and do not stop good ones.
  * @param options.creator login of who brings them in
+ * @param options.mostErrors that are told; all unless given
  * @param options.dryRun says what would become of the lines, and does nothing
  */
 export async function importSuppressions(
@@ -26,9 +28,10 @@ export async function importSuppressions(
     readonly creator: string;
     readonly dryRun: boolean;
     readonly onProgress?: (lines: number) => void;
+    readonly mostErrors?: number;
   },
 ): Promise<ImportReport> {
-  const errors: ImportError[] = [];
+  const errors = new RejectedLines(options.mostErrors);
   const report = { created: 0, updated: 0 };
   let waiting: Line[] = [];
   const flush = async () => {
@@ -46,21 +49,20 @@ export async function importSuppressions(
         return { created: 0, updated: 0, rejected: 0, errors: [{ line, reason: inEnglish(fault) }] };
       continue;
     }
+    options.onProgress?.(line - 2);
     const read = readLine(header, record, options.creator);
     if (read.ok) waiting.push({ line, entry: read.value });
     else errors.push({ line, reason: read.error });
     if (waiting.length >= LINES_PER_WRITE) {
       await flush();
-      options.onProgress?.(line - 1);
     }
   }
-  if (header === undefined && errors.length === 0) {
+  if (header === undefined && errors.count === 0) {
     return { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, reason: inEnglish(columnMissing("address")) }] };
   }
   await flush();
-  errors.sort((a, b) => a.line - b.line);
-  const said = errors.map(({ line, reason }) => ({ line, reason: inEnglish(reason) }));
-  return { ...report, rejected: said.length, errors: said };
+  const said = errors.first().map(({ line, reason }) => ({ line, reason: inEnglish(reason) }));
+  return { ...report, rejected: errors.count, errors: said };
 }
 
 /** What contacts' imports say in the words of their API, said in the language of everything else about lists. */

@@ -1,10 +1,11 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Readable } from "node:stream";
+import { PassThrough, Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { expect, onTestFinished, test } from "vitest";
 import { receiveUpload } from "../../../services/console/upload.ts";
+import { BROKEN_OFF } from "../../../services/platform/http/request-body.ts";
 
 const MOST_OCTETS = 10;
 
@@ -26,4 +27,15 @@ test("one octet more is refused, and the rest is read: else the connection would
   const { incoming, received } = receive("0123456789", "a", ...Array.from({ length: 100 }, () => "more"));
   expect(await received).toEqual({ ok: false, error: { kind: "too-large" } });
   expect(incoming.readableEnded).toBe(true);
+});
+
+test("one that breaks off in the middle is refused, as nothing of ours has failed", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "palomar-upload-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const incoming = new PassThrough();
+  incoming.on("error", () => {});
+  const received = receiveUpload(incoming, folder, MOST_OCTETS);
+  incoming.write("0123");
+  setImmediate(() => incoming.destroy(Object.assign(new Error("aborted"), { code: "ECONNRESET" })));
+  expect(await received).toEqual(BROKEN_OFF);
 });

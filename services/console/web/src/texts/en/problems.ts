@@ -179,6 +179,7 @@ export const problems = {
     "below-zone-cut": "{owner} {type} lies below the zone cut at {above} and is not served as an answer.",
     "alias-with-parameters":
       "The {type} of {owner} has parameters beside a SvcPriority of 0, with which clients ignore them.",
+    "jobs-unfinished": "Too many imports are still at work. Try again when one has ended.",
     "wildcard-ns": "{owner} is a wildcard with NS records: BIND as a secondary refuses the whole zone for it.",
     "many-records":
       "{owner} has {count} {type} records: BIND as a secondary refuses the whole zone for more than {most}, unless its max-records-per-type allows them.",

@@ -266,6 +266,7 @@ export const problems: Texts["problems"] = {
     "http-too-slow": "La solicitud tardó demasiado.",
     "http-expectation": "No se puede cumplir lo que la solicitud espera.",
     "http-fields-too-large": "Los encabezados son demasiado grandes.",
+    "jobs-unfinished": "Hay demasiadas importaciones en curso. Vuelva a intentarlo cuando termine una.",
     "http-no-proxy": "CONNECT es para proxies, y esto no es uno.",
     "soa-not-at-apex": "Un registro SOA solo puede estar en la zona misma.",
     "rrset-too-large": "Los datos {type} de {owner} son más de lo que lleva un mensaje de DNS ({most} octetos).",
