@@ -240,7 +240,13 @@ describe("an erasure", () => {
   };
 
   test("an import says what is wrong with a line in one language", async () => {
-    const rows = ["a@words.test,nothing,", "\uFFFD@words.test,,", "b@words.test,,,x", ",,", "words.test,invalid,"];
+    const rows = [
+      "a@words.test,nothing,",
+      "\uFFFD@words.test,,",
+      "b@words.test,,,x",
+      ",by-hand,",
+      "words.test,invalid,",
+    ];
     const { errors } = await importSuppressions(
       api.db,
       { instanceId: api.north.id },

@@ -171,11 +171,9 @@ function removeEndpoint(context: ConsoleContext, list: ListPath): ConsoleEndpoin
     authorise: list.authorise,
     params: list.params.extend({ target: z.string() }),
     fields: z.object({
-      kind: kindField
-        .optional()
-        .meta({
-          description: "only the entry of this kind; absent: all of them, but for an unsubscription of its person",
-        }),
+      kind: kindField.optional().meta({
+        description: "only the entry of this kind; absent: all of them, but for an unsubscription of its person",
+      }),
     }),
     reply: z.object({ msg: z.string() }),
     change: {

@@ -376,6 +376,8 @@ export const problems = {
     "content-encoding": "what came is not text in UTF-8",
     "no-utf8": "what came is not text in UTF-8",
     "suppression-column-missing": "the column {column} is missing or empty",
+    "suppression-column-missing-commas": "the column {column} is missing: columns are to be separated by commas",
+    "suppression-not-utf8": "the file is not text in UTF-8",
     "suppression-column-invalid": "the column {column} is not valid",
     "suppression-line-unreadable": "the line is not text in UTF-8",
     "suppression-columns-many": "the line has more columns than the header",
@@ -384,6 +386,8 @@ export const problems = {
     "csv-line-invalid": "the line is not text in UTF-8",
     "csv-too-many-columns": "has more columns than the header",
     "column-missing": "the column {column} is missing or empty",
+    "column-missing-commas": "the column {column} is missing: columns are to be separated by commas",
+    "csv-not-utf8": "the file is not text in UTF-8",
     "column-invalid": "the column {column} is not valid",
   } satisfies Words as Words,
   /** What fields are called in a sentence that does not stand beside them. */

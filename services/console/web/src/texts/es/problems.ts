@@ -572,6 +572,8 @@ export const problems: Texts["problems"] = {
     "content-encoding": "lo recibido no es texto en UTF-8",
     "no-utf8": "lo recibido no es texto en UTF-8",
     "suppression-column-missing": "falta la columna {column}, o está vacía",
+    "suppression-column-missing-commas": "falta la columna {column}: las columnas se separan con comas",
+    "suppression-not-utf8": "el archivo no es texto en UTF-8",
     "suppression-column-invalid": "la columna {column} no es válida",
     "suppression-line-unreadable": "la línea no es texto en UTF-8",
     "suppression-columns-many": "la línea tiene más columnas que el encabezado",
@@ -580,6 +582,8 @@ export const problems: Texts["problems"] = {
     "csv-line-invalid": "la línea no es texto en UTF-8",
     "csv-too-many-columns": "tiene más columnas que el encabezado",
     "column-missing": "falta la columna {column}, o está vacía",
+    "column-missing-commas": "falta la columna {column}: las columnas se separan con comas",
+    "csv-not-utf8": "el archivo no es texto en UTF-8",
     "column-invalid": "la columna {column} no es válida",
   },
   fields: {
