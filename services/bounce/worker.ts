@@ -179,10 +179,11 @@ export class BounceWorker {
       if (!(await this.#finish(transaction, message, finding, { done, deliveryId: delivery?.deliveryId }))) {
         throw new LeaseLost();
       }
-      const bounces = finding.results.filter(({ action }) => action === "failed");
+      const failed = finding.results.filter(({ action }) => action === "failed");
       observe({
-        ...{ kind: "inbound-applied", level: "info", id: message.id, finding: finding.kind },
-        ...{ consequence: done, bounces },
+        ...{ kind: "inbound-applied", level: "info", id: message.id, finding: finding.kind, consequence: done },
+        // Without the recipients: the delivery tells who it was, for as long as anybody may know.
+        ...{ deliveryId: delivery?.deliveryId, bounces: failed.map(({ hard, reason }) => ({ hard, reason })) },
       });
     };
     await inSpan("apply bounce", { kind: "consumer", parent }, () => inTransaction(db, apply));

@@ -333,6 +333,8 @@ export const SENTENCES = {
   "no-such-suppression": "no such entry on the list",
   "suppression-kind-unfit": "this cannot be listed as {kind}",
   "suppression-column-missing": "{column} is missing",
+  "suppression-column-missing-commas": "{column} is missing: columns are separated by commas",
+  "suppression-not-utf8": "the file is not text in UTF-8",
   "suppression-column-invalid": "{column} is not valid",
   "suppression-line-unreadable": "the line is not text in UTF-8",
   "suppression-columns-many": "the line has more columns than the header",
@@ -434,6 +436,7 @@ export const SENTENCES = {
   "group-unknown": "there is no group {name}",
   "filter-unknown": "there is no filter {name}",
   "http-url": "must be an http or https URL",
+  "url-credentials": "must have no user name and no password: they would not be sent",
   domain: "must be a domain",
   "host-port": "must be host:port",
   past: "is past",
@@ -650,9 +653,11 @@ export const SENTENCES = {
 
   // Contacts as CSV
   "csv-invalid": "csv invalido",
-  "csv-line-invalid": "linea invalida",
+  "csv-not-utf8": "el archivo no es texto en UTF-8",
+  "csv-line-invalid": "linea invalida: no es texto en UTF-8",
   "csv-too-many-columns": "demasiadas columnas",
   "column-missing": "falta {column}",
+  "column-missing-commas": "falta {column}: las columnas se separan con comas",
   "column-invalid": "{column} invalido",
 
   // Why a campaign does not start, or stopped

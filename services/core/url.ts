@@ -11,6 +11,12 @@ export function parseUrl(text: string, base?: URL): URL | undefined {
   }
 }
 
+/** Whether a user's name or password stands in front of a URL's host (RFC 3986 §3.2.1). */
+export function hasCredentials(text: string): boolean {
+  const { username, password } = parseUrl(text) ?? { username: "", password: "" };
+  return username !== "" || password !== "";
+}
+
 /** @returns undefined when the text is no URL, or one of another scheme */
 export function parseHttpUrl(text: string): URL | undefined {
   const url = parseUrl(text);

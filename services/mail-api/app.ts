@@ -30,7 +30,7 @@ export function makeMailEndpoints(services: MailServices, streams: EventStreams)
   return [
     ...versionEndpoints(),
     ...eventEndpoints(services),
-    ...eventStreamEndpoints(streams),
+    ...eventStreamEndpoints(services, streams),
     ...contactEndpoints(services),
     ...validityEndpoints(services),
     ...campaignEndpoints(services),

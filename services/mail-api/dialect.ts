@@ -33,7 +33,7 @@ export function makeMailDialect(db: Db, keyRing: KeyRing): Dialect<MailCaller> {
   return {
     title: "Palomar mail API",
     description:
-      "Contacts, campaigns, sending, groups, filters, global variables, whitelist and events of one instance. Fields of GET and DELETE come in a JSON body or in the query string.",
+      "Contacts, campaigns, sending, groups, filters, global variables, whitelist and events of one instance. Fields of GET and DELETE come in a JSON body or in the query string. `Idempotency-Key` counts for the operations that send, and is ignored by all others.",
     base: "/v1",
     credentialHeaders: ["Authorization"],
     queryFields: true,

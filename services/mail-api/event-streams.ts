@@ -46,8 +46,8 @@ const KEEP_EVERY_MS = 600_000;
 
 /** From where and what a reader wants. */
 export interface StreamRequest extends FeedSelection {
-  /** The last place that it has; undefined: what happens from now on. */
-  readonly after: number | undefined;
+  /** The last place that it has, and the field that says so; undefined: what happens from now on. */
+  readonly after: { readonly place: number; readonly field: string } | undefined;
 }
 
 /** Events of instances as Server-Sent Events (WHATWG HTML §9.2), each with its place in the instance's order as its id. */
@@ -72,12 +72,12 @@ export class EventStreams {
     try {
       await keepForStreams(this.#options.db, instance.id);
       const watching = await this.#watches.watch(instance.id);
-      if (after !== undefined && after > watching.position) {
+      if (after !== undefined && after.place > watching.position) {
         watching.end();
         this.#openOf.add(instance.id, -1);
-        return refuse(invalidField("Last-Event-ID", "no-event-id"));
+        return refuse(invalidField(after.field, "no-event-id"));
       }
-      return ok(this.#readableOf(instance, { after: after ?? watching.position, ...selection }, watching));
+      return ok(this.#readableOf(instance, { after: after?.place ?? watching.position, ...selection }, watching));
     } catch (error) {
       this.#openOf.add(instance.id, -1);
       throw error;

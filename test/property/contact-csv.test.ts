@@ -18,6 +18,7 @@ const pieces = [
   "\uff1d",
   '"',
   ",",
+  ";",
   "1",
   "a",
   "cmd|' /C calc'!A0",
@@ -31,6 +32,9 @@ describe("cells of an export", () => {
         const value = parts.join("");
         const cell = neutraliseCell(value);
         expect(cell).not.toMatch(/^(?:[\t\r\n]|[\s\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20])/);
+        for (const piece of cell.split(/[;\r\n]/).slice(1)) {
+          expect(piece).not.toMatch(/^["\s]*[=+\-@\uff1d\uff0b\uff0d\uff20]/);
+        }
         expect(restoreCell(cell)).toBe(value);
         const line = `"${cell.replaceAll('"', '""')}"\r\n`;
         const [[read]] = parse(line, { skip_empty_lines: false }) as [[string]];
@@ -51,6 +55,11 @@ describe("cells of an export", () => {
     ["'=1", "''=1"],
     ["''=1", "'''=1"],
     ["'quoted'", "'quoted'"],
+    ["a;=1+1", "a;'=1+1"],
+    ['a; "=1', "a;' \"=1"],
+    ["a;'=1", "a;''=1"],
+    ["a\n=1;b", "a\n'=1;b"],
+    ["a;b", "a;b"],
     ["O'Neill", "O'Neill"],
     ["a=b", "a=b"],
     ["", ""],

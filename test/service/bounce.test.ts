@@ -8,6 +8,7 @@ import { KeyRing } from "../../services/core/key-ring.ts";
 import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
 import { makeBounceToken } from "../../services/core/mail/tokens.ts";
 import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
+import type { Observation, Observe } from "../../services/platform/observability/observation.ts";
 import type { SmtpSession } from "../../services/platform/smtp/handlers.ts";
 import { lockAddress } from "../../services/store/mail/contacts/contacts.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
@@ -20,11 +21,18 @@ const dataDir = makeDataDir();
 let stack: MailStack;
 let mx: string;
 let campaign: number;
+const observed: Observation[] = [];
 
 beforeAll(async () => {
   stack = await startMailStack(Object.values(MAIL_SERVICES), {
     PALOMAR_DATA_DIR: dataDir,
   });
+  const { observe } = stack.context;
+  const noting: Observe = (observation) => {
+    observed.push(observation);
+    observe(observation);
+  };
+  Object.assign(stack.context, { observe: noting });
   mx = (await stack.run(startBounce)).addresses.mx!;
   campaign = await stack.addCampaign();
 });
@@ -194,6 +202,23 @@ describe("delivery reports", () => {
     await untilQuiet();
     expect(await isInvalid(email)).toBe(true);
     expect((await eventsOf(email)).sort()).toEqual(["envio", "envio", "invalidacion", "rebote_hard", "rebote_hard"]);
+  });
+
+  it("are told to the log by their delivery, without the recipient", async () => {
+    const email = "unnamed@example.net";
+    const token = await deliver(email);
+    observed.length = 0;
+    await sendBack(`${token}@bounces.localhost`, hardReport(email));
+    await untilQuiet();
+    const { id } = await stack.context.db("deliveries").where({ recipient: email }).first("id");
+    expect(observed).toContainEqual(
+      expect.objectContaining({
+        kind: "inbound-applied",
+        deliveryId: id,
+        bounces: [{ hard: true, reason: "userunknown" }],
+      }),
+    );
+    expect(JSON.stringify(observed)).not.toContain(email);
   });
 
   it("count whatever characters the report writes into an address", async () => {

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { start as startConsole } from "../../services/console/main.ts";
 import { hashPassword } from "../../services/core/password.ts";
+import { sentence } from "../../services/core/sentences.ts";
 import { addUser } from "../../services/store/console/users.ts";
 import { callApi } from "../support/api-client.ts";
 import { addTestInstance } from "../support/instances.ts";
@@ -153,6 +154,28 @@ describe("a campaign of type normal", () => {
     await until(numid, "enviado");
     const batch = (await ana("GET", `/batches?campaign=${numid}`)).body.batches[0];
     expect(Date.parse(batch.timestamp)).toBeGreaterThanOrEqual(at.getTime());
+  });
+
+  test.each([
+    ["1970-01-01T00:00:00Z", "past"],
+    [new Date(Date.now() - 25 * 3_600_000).toISOString(), "past"],
+    ["9999-12-31T23:59:59-05:00", "moment-form"],
+  ])("does not start at %s", async (at, reason) => {
+    const numid = await addNormal("never");
+    await ana("PUT", `/campaigns/${numid}/message`, { ...MESSAGE, grupos: ["late"] });
+    const { status, body } = await ana("POST", `/campaigns/${numid}/start`, { at });
+    expect([status, body.msg]).toEqual([
+      400,
+      sentence("invalid-field", { field: "at", reason: sentence(reason as "past") }).message,
+    ]);
+  });
+
+  test("starts at once at a moment of the last day", async () => {
+    const numid = await addNormal("yesterday");
+    await addContacts("yesterdays", ["yesterday@example.net"]);
+    await ana("PUT", `/campaigns/${numid}/message`, { ...MESSAGE, grupos: ["yesterdays"] });
+    await ana("POST", `/campaigns/${numid}/start`, { at: new Date(Date.now() - 23 * 3_600_000).toISOString() });
+    await until(numid, "enviado");
   });
 
   test("is paused, resumed and cancelled: nothing leaves after the answer, and the counts add up", async () => {

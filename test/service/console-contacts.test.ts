@@ -338,6 +338,24 @@ describe("webhooks", () => {
   test.each(["ftp://example.net/", "example.net", ""])("%j is no URL", async (url) => {
     expect((await north("POST", `${at}/webhooks`, { url })).status).toBe(400);
   });
+
+  test.each(["https://ana:pw@h.example.net/", "https://ana@h.example.net/"])("%s is refused", async (url) => {
+    expect(await north("POST", `${at}/webhooks`, { url })).toMatchObject({
+      status: 400,
+      body: { code: "invalid-field", values: { field: "url", reason: expect.stringContaining("no password") } },
+    });
+  });
+
+  test.each([
+    ["https://ana:p@w@h.example.net/a@b", "https://h.example.net/a@b"],
+    ["https:\\\\ana:pw@h.example.net/", "https:\\\\h.example.net/"],
+    ["https://h.example.net/?to=a@b", "https://h.example.net/?to=a@b"],
+  ])("a stored %s is shown as %s", async (stored, shown) => {
+    await north("POST", `${at}/webhooks`, { url: "https://h.example.net/" });
+    await palomar.context.db("webhooks").update({ url: stored });
+    expect((await north("GET", `${at}/webhooks`)).body.webhooks).toMatchObject([{ url: shown }]);
+    await north("DELETE", `${at}/webhooks/events`);
+  });
 });
 
 describe("quarantine", () => {

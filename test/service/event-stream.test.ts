@@ -163,8 +163,22 @@ test.each([
   ["", { "Last-Event-ID": "x" }, 400],
   ["", { "Last-Event-ID": "999999999999" }, 400],
   ["", { Authorization: "wrong" }, 403],
+  ["?campana_id=999999999", {}, 404],
 ])("%s %j is refused", async (query, headers, status) => {
   expect((await connect(query, headers as Record<string, string>)).response.statusCode).toBe(status);
+});
+
+test.each([
+  ["?desde=999999999", {}, "desde invalido"],
+  ["", { "Last-Event-ID": "999999999999" }, "Last-Event-ID invalido"],
+])("%s %j is named", async (query, headers, on) => {
+  const answer = await api.north.call(
+    "GET",
+    `/v1/eventos/stream${query}`,
+    undefined,
+    headers as Record<string, string>,
+  );
+  expect(answer.body).toEqual({ status: "err", on });
 });
 
 test("another instance hears nothing of it, and so many at a time are enough", async () => {

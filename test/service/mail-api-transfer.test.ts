@@ -95,7 +95,7 @@ describe("import", () => {
       Buffer.concat([
         Buffer.from('email,nombre\n"broken"x@example.org,X\nfine@example.org,Fi"ne\n'),
         Buffer.from([0x6c, 0x40, 0x65, 0x2e, 0x6f, 0x72, 0x67, 0x2c, 0xff, 0x0a]),
-        Buffer.from('last@example.org,"open\n'),
+        Buffer.from(' , \n\nlast@example.org,"open\n\nand on\nand on\n'),
       ]),
     );
     expect(report).toEqual({
@@ -104,8 +104,8 @@ describe("import", () => {
       rejected: 3,
       errors: [
         { line: 2, on: expect.stringMatching(/^invalid email .*invalid characters before the @-sign: "/) },
-        { line: 4, on: "linea invalida" },
-        { line: 5, on: "csv invalido" },
+        { line: 4, on: "linea invalida: no es texto en UTF-8" },
+        { line: 7, on: "csv invalido" },
       ],
     });
   });
@@ -144,14 +144,46 @@ describe("import", () => {
   test.each([
     ["", { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "falta email" }] }],
     ["\ufeff\n\n", { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "falta email" }] }],
-    ["\ufffd\ufffde\u0000m\n", { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "linea invalida" }] }],
     ["nombre\nX\n", { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "falta email" }] }],
-    [
-      "email,x,x\na@example.org,1,2\n",
-      { created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on: "x invalido" }] },
-    ],
   ])("the header %j", async (csv, report) => {
     expect(await load(csv)).toEqual(report);
+  });
+
+  const NO_UTF8 = "el archivo no es texto en UTF-8";
+  const COMMAS = "falta email: las columnas se separan con comas";
+  test.each<[string, string | Buffer, string]>([
+    ["unreadable", "\ufffd\ufffde\u0000m\n", NO_UTF8],
+    ["in UTF-16", Buffer.from('\ufeffemail,nombre\na@example.org,"A"\n', "utf16le"), NO_UTF8],
+    ["in UTF-16 without a mark", Buffer.from("email,nombre\na@example.org,A\n", "utf16le"), NO_UTF8],
+    ["in Windows-1252", Buffer.from("email,tel\u00e9fono\na@example.org,1\n", "latin1"), NO_UTF8],
+    ["with semicolons", "\ufeffemail;nombre\na@example.org;A\n", COMMAS],
+    ["with quotes and semicolons", '"email";"nombre"\n', COMMAS],
+    ["with tabs", "email\tnombre\n", COMMAS],
+    ["with a line for Excel", "sep=,\nemail,nombre\n", COMMAS],
+    ["with a column twice", "email,x,x\na@example.org,1,2\n", "x invalido"],
+    ["with a field twice", "email,COLOR,XYZCOLORXYZ\na@example.org,1,2\n", "XYZCOLORXYZ invalido"],
+  ])("the header of a file %s is refused", async (_, csv, on) => {
+    expect(await load(csv)).toEqual({ created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on }] });
+  });
+
+  test("what spreadsheets leave around the cells is passed over", async () => {
+    const csv = [
+      " email , nombre,edad ,SIZE,,",
+      "wide@example.org,Wide, 41 ,L,,,,",
+      ",,,,,",
+      " , ",
+      "blank@example.org,,  ",
+      "much@example.org,,,,extra",
+    ];
+    expect(await load(csv.join("\r\n"))).toEqual({
+      created: 2,
+      updated: 0,
+      rejected: 1,
+      errors: [{ line: 6, on: "demasiadas columnas" }],
+    });
+    const { contacto } = (await api.north.call("GET", "/v1/contacto/wide@example.org")).body;
+    expect(contacto).toMatchObject({ nombre: "Wide", edad: 41, campos: [{ nombre: "XYZSIZEXYZ", valor: "L" }] });
+    for (const name of ["wide", "blank"]) await eraseAddress(api.db, api.north.id, address(`${name}@example.org`));
   });
 });
 

@@ -162,6 +162,25 @@ test("the operations of the API and the list tell one truth", async () => {
   expect(await unsuppress(api.db, mine, "later@truth.test", "unsubscribed")).toBe("own-unsubscription");
 });
 
+test("what is taken off without its kind is taken off wherever it is kept", async () => {
+  const mine = { instanceId: api.north.id };
+  const kinds = async (text: string) =>
+    (await listSuppressions(api.db, api.north.id, { text }, { limit: 50 })).entries.map(({ kind }) => kind);
+  await list(mine, "white@all.test", "whitelist");
+  expect(await unsuppress(api.db, mine, "white@all.test")).toBe("removed");
+  expect(await unsuppress(api.db, mine, "white@all.test")).toBe("unknown");
+
+  await api.north.call("POST", "/v1/contacto", { email: "much@all.test" });
+  await api.north.call("GET", "/v1/invalidar/much@all.test");
+  await list(mine, "much@all.test", "whitelist");
+  await list(mine, "much@all.test", "by-hand");
+  await list(mine, "much@all.test", "unsubscribed");
+  expect((await kinds("much@all.test")).sort()).toEqual(["by-hand", "invalid", "unsubscribed", "whitelist"]);
+  expect(await unsuppress(api.db, mine, "much@all.test")).toBe("removed");
+  expect(await kinds("much@all.test")).toEqual(["unsubscribed"]);
+  expect(await unsuppress(api.db, mine, "much@all.test")).toBe("own-unsubscription");
+});
+
 test("pages go through every source once, whatever their size", async () => {
   const mine = { instanceId: api.south.id };
   for (const name of ["a", "b", "c"]) {
@@ -221,7 +240,13 @@ describe("an erasure", () => {
   };
 
   test("an import says what is wrong with a line in one language", async () => {
-    const rows = ["a@words.test,nothing,", "\uFFFD@words.test,,", "b@words.test,,,x", ",,", "words.test,invalid,"];
+    const rows = [
+      "a@words.test,nothing,",
+      "\uFFFD@words.test,,",
+      "b@words.test,,,x",
+      ",by-hand,",
+      "words.test,invalid,",
+    ];
     const { errors } = await importSuppressions(
       api.db,
       { instanceId: api.north.id },

@@ -52,6 +52,10 @@ async function palomar(...words: string[]): Promise<unknown> {
   return printed;
 }
 
+test("takes no URL with a password", async () => {
+  await expect(palomar("webhook", "set", "north", "https://ana:pw@hooks.example.org/")).rejects.toThrow("no password");
+});
+
 test("sets, shows, logs, replays and removes", async () => {
   const url = "https://hooks.example.org/events";
   const first = await palomar("webhook", "set", "north", "https://old.example.org/");

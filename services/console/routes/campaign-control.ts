@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
-import { missingField, type Refusal } from "../../core/refusal.ts";
+import { invalidField, missingField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { sentence } from "../../core/sentences.ts";
 import {
@@ -14,6 +14,7 @@ import { findCampaignSend, scheduleCampaign } from "../../store/mail/campaigns/c
 import { awaitQuiet } from "../../store/mail/queue/queue-stops.ts";
 import { readBatchProgress } from "../../store/mail/sends/batches.ts";
 import { type AdminCaller, areaOf } from "../caller.ts";
+import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
 import {
@@ -27,9 +28,11 @@ import {
 /** Longer than a worker's lease: by then even one that is cut off has stopped. */
 const QUIET_DEADLINE_MS = 30_000;
 const POLL_MS = 20;
+const DAY_MS = 86_400_000;
 
 /** Starting, pausing, resuming and cancelling campaigns of type `normal`. */
-export const makeCampaignControlEndpoints: MakeConsoleEndpoints = ({ db }) => {
+export const makeCampaignControlEndpoints: MakeConsoleEndpoints = (context) => {
+  const { db } = context;
   const control = (
     verb: "pause" | "resume" | "cancel",
     summary: string,
@@ -46,7 +49,7 @@ export const makeCampaignControlEndpoints: MakeConsoleEndpoints = ({ db }) => {
       act: async ({ caller, params }) => controlled(db, caller, params, (found) => act(found, caller.login)),
     });
   return [
-    startEndpoint(db),
+    startEndpoint(context),
     control(
       "pause",
       "Pause a campaign: answers once nothing more of it leaves",
@@ -74,7 +77,7 @@ export const makeCampaignControlEndpoints: MakeConsoleEndpoints = ({ db }) => {
   ];
 };
 
-function startEndpoint(db: Db): ConsoleEndpoint {
+function startEndpoint({ db, clock }: ConsoleContext): ConsoleEndpoint {
   return consoleEndpoint({
     method: "POST",
     path: "/instances/:name/campaigns/:numid/start",
@@ -82,7 +85,10 @@ function startEndpoint(db: Db): ConsoleEndpoint {
     authorise: areaOf("instance"),
     params: campaignParams,
     fields: z.object({
-      at: z.iso.datetime({ offset: true, error: "moment-form" }).optional(),
+      at: z.iso
+        .datetime({ offset: true, error: "moment-form" })
+        .optional()
+        .meta({ description: "at most a day past, which is at once; absent: at once" }),
     }),
     change: {
       action: "campaign.start",
@@ -92,12 +98,22 @@ function startEndpoint(db: Db): ConsoleEndpoint {
     reply: campaignJson,
     act: ({ caller, params, fields: { at } }) =>
       controlled(db, caller, params, async ({ campaign, send }) => {
+        const fault = at && judgeMoment(Date.parse(at), clock.nowMs());
+        if (fault) return fault;
         if (send === undefined) return problem("campaign-not-written");
         if (send.groups.length + send.filters.length === 0) return missingField("grupos");
         const start = { at: at === undefined ? null : new Date(at), login: caller.login };
         return (await scheduleCampaign(db, campaign, start)) ? undefined : problem("campaign-started");
       }),
   });
+}
+
+const LATEST_MS = Date.parse("9999-12-31T23:59:59Z"); // what ISO 8601 can show with a year of four digits
+
+/** A moment of the last day means at once: clocks and time zones differ, and people hesitate. */
+function judgeMoment(atMs: number, nowMs: number): Refusal | undefined {
+  if (atMs < nowMs - DAY_MS) return invalidField("at", "past");
+  return atMs > LATEST_MS ? invalidField("at", "moment-form") : undefined;
 }
 
 const NOTHING_YET = { recipients: 0, queued: 0, hardBounces: 0 };

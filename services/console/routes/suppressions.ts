@@ -170,7 +170,11 @@ function removeEndpoint(context: ConsoleContext, list: ListPath): ConsoleEndpoin
     summary: `Let an address or a domain be mailed again by ${list.whose}`,
     authorise: list.authorise,
     params: list.params.extend({ target: z.string() }),
-    fields: z.object({ kind: kindField.optional().meta({ description: "only the entry of this kind" }) }),
+    fields: z.object({
+      kind: kindField.optional().meta({
+        description: "only the entry of this kind; absent: all of them, but for an unsubscription of its person",
+      }),
+    }),
     reply: z.object({ msg: z.string() }),
     change: {
       action: "suppression.remove",

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { toConditionJson } from "../../core/mail/filter-json.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { hasCredentials } from "../../core/url.ts";
 import { findGoneGroup, judgeSelection } from "../../operations/mail/judge-selection.ts";
 import { readToldKinds, toldNames } from "../../operations/mail/told-events.ts";
 import { sentenceJson } from "../../platform/http/problem.ts";
@@ -27,6 +28,10 @@ import { pageLimit } from "../schemas.ts";
 import { withInstance } from "../with-instance.ts";
 
 const webhookName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/, "instance-name-form");
+const webhookUrl = z
+  .url({ protocol: /^https?$/, message: "http-url" })
+  .max(2_000)
+  .refine((text) => !hasCredentials(text), "url-credentials");
 const instanceParams = z.object({ name: z.string() });
 const webhookParams = z.object({ name: z.string(), id: z.string() });
 /** What a webhook is told. */
@@ -103,7 +108,7 @@ function setEndpoint({ db, keyRing, ...context }: ConsoleContext): ConsoleEndpoi
     authorise: areaOf("instance"),
     params: instanceParams,
     fields: z.object({
-      url: z.url({ protocol: /^https?$/, message: "http-url" }).max(2_000),
+      url: webhookUrl,
       name: webhookName.default(FIRST_WEBHOOK),
       kinds: z.array(z.string()).min(1).max(50).optional().meta({ description: "names of events, such as entregado" }),
       campaigns: z.array(z.int().positive()).min(1).max(100).optional(),

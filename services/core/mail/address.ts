@@ -33,6 +33,8 @@ const MAX_DOMAIN_INPUT = 1_024;
 const DOMAIN_TOO_LONG_SENTENCE = sentence("address-too-long", { excess: "after the @-sign" });
 const ASCII_ATEXT = "[a-zA-Z0-9_!#$%&'*+\\-/=?^`{|}~]";
 const INTERNATIONAL_ATEXT = "[a-zA-Z0-9_!#$%&'*+\\-/=?^`{|}~\\u0080-\\uD7FF\\uE000-\\u{10FFFF}]"; // RFC 6532 §3.2
+/** Blanks, controls, and what turns the direction of a text: nobody can read or type such an address. */
+const UNREADABLE = /[\p{Z}\p{Cc}\p{Bidi_Control}]/gu;
 const ASCII_DOT_ATOM = new RegExp(`^${ASCII_ATEXT}+(?:\\.${ASCII_ATEXT}+)*$`);
 const INTERNATIONAL_DOT_ATOM = new RegExp(`^${INTERNATIONAL_ATEXT}+(?:\\.${INTERNATIONAL_ATEXT}+)*$`, "u");
 const ASCII_CHARACTER = new RegExp(`^${ASCII_ATEXT}$`);
@@ -98,7 +100,15 @@ function validateLocalPart(local: string, allowSmtputf8: boolean): Result<string
   const normalised = local.normalize("NFC"); // RFC 6532 §3.1
   // U+037E becomes a semicolon.
   if (!INTERNATIONAL_DOT_ATOM.test(normalised)) return refuse(invalidLocalPart(normalised, INTERNATIONAL_CHARACTER));
-  return ok(normalised);
+  const unreadable = normalised.match(UNREADABLE);
+  if (unreadable === null) return ok(normalised);
+  const characters = [...new Set(unreadable)].sort(byCodePoint).map(toCodePoint).join(", ");
+  return refuse(sentence("local-characters", { characters }));
+}
+
+/** As Unicode names it: the character itself would disturb the sentence. */
+function toCodePoint(character: string): string {
+  return `U+${character.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}`;
 }
 
 function invalidLocalPart(local: string, allowed: RegExp): Sentence {

@@ -1,20 +1,26 @@
 /**
  * Cells of a CSV that spreadsheets open (CWE-1236). They take a cell for a formula that begins with one of `= + - @`, in
- * ASCII or full width, be it behind a byte order mark or blanks, or with a tab or a line break.
+ * ASCII or full width, be it behind a byte order mark or blanks, or with a tab or a line break. Where the semicolon parts
+ * cells, they take the quotes of other cells than the first for text: there a cell begins behind each semicolon and line break.
  */
 const FORMULA = /^(?:[\t\r\n]|[\s\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20])/;
+
+const BEGINNING = /(?<=[;\r\n])(?='*(?:[^\S\r\n]|")*[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
+const MARKED_BEGINNING = /(?<=[;\r\n])'(?='*(?:[^\S\r\n]|")*[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
 
 /** An apostrophe makes a cell a text; values that have such apostrophes of their own get one more. */
 const MARKED = /^'+/;
 
 /** @returns the cell as an export writes it: as it is, or as a text that no spreadsheet evaluates */
 export function neutraliseCell(value: string): string {
-  return looksLikeFormula(value) ? `'${value}` : value;
+  const inner = value.replace(BEGINNING, "'");
+  return looksLikeFormula(inner) ? `'${inner}` : inner;
 }
 
 /** @returns the value that `neutraliseCell` made the cell of; what it did not touch is returned as it is */
 export function restoreCell(cell: string): string {
-  return cell.startsWith("'") && looksLikeFormula(cell) ? cell.slice(1) : cell;
+  const inner = cell.startsWith("'") && looksLikeFormula(cell) ? cell.slice(1) : cell;
+  return inner.replace(MARKED_BEGINNING, "");
 }
 
 /** RFC 4180 §2: quoted where a cell needs it, so that it is read back as it was. No cell is a formula. */

@@ -1,4 +1,5 @@
 /** Body encodings and attachment parts (RFC 2045, RFC 2183, RFC 2231): everything leaves as 7-bit lines. */
+import { isAscii, isUtf8 } from "node:buffer";
 import libmime from "libmime";
 import { isHeaderSafe, plainField } from "./headers.ts";
 
@@ -111,12 +112,12 @@ export function isAttachmentSafe({ filename, contentType }: Attachment): boolean
   return filename !== "" && isHeaderSafe(filename) && (contentType === undefined || isContentType(contentType));
 }
 
-/** A whole attachment part: header, empty line, base64 body. */
+/** A whole attachment part: header, empty line, base64 body. The name goes without the folders before it. */
 export function attachmentPart(attachment: Attachment): Buffer {
   const header =
     plainField("Content-Type", attachmentType(attachment)) +
     plainField("Content-Transfer-Encoding", "base64") +
-    plainField("Content-Disposition", `attachment; ${parameter("filename", attachment.filename)}`);
+    plainField("Content-Disposition", `attachment; ${parameter("filename", baseName(attachment.filename))}`);
   return Buffer.concat([Buffer.from(`${header}\r\n`, "latin1"), encodeBase64Lines(attachment.content)]);
 }
 
@@ -148,11 +149,37 @@ function percentEncode(character: string): string {
   );
 }
 
-function attachmentType({ filename, contentType }: Attachment): string {
+/** RFC 2183 §2.3: a name is no path. Either slash parts one, as the sender's system is unknown. */
+function baseName(filename: string): string {
+  const name = /[^/\\]*(?=[/\\]*$)/.exec(filename)?.[0] ?? "";
+  return /^\.*$/.test(name) ? "attachment" : name;
+}
+
+function attachmentType({ filename, contentType, content }: Attachment): string {
   const extension = /\.([a-z0-9]{1,10})$/i.exec(filename)?.[1] ?? "";
   const type = contentType ?? libmime.detectMimeType(extension);
   // RFC 2046 §5.2.1: messages and multiparts must not be encoded in base64.
-  return /^(message|multipart)\//i.test(type) ? "application/octet-stream" : type;
+  if (/^(message|multipart)\//i.test(type)) return "application/octet-stream";
+  return /^text\//i.test(type) ? type + textParameters(type, content) : type;
+}
+
+/** What readers have to know of a text, and its type does not say yet: its character set, and what a calendar is for. */
+function textParameters(type: string, content: Buffer): string {
+  const isCalendar = /^text\/calendar *(;|$)/i.test(type);
+  const given = type.replace(/"(?:[^"\\]|\\.)*"/g, '""').toLowerCase();
+  const has = (name: string) => given.split(/ *; */).some((each) => each.startsWith(`${name}=`));
+  // RFC 2046 §4.1.2: without it a text is ASCII. RFC 5545 §3.1.4: calendars always say it.
+  const needsCharset = !has("charset") && isUtf8(content) && (isCalendar || !isAscii(content));
+  const method = isCalendar && !has("method") ? calendarMethod(content) : undefined;
+  return (method === undefined ? "" : `; method=${method}`) + (needsCharset ? "; charset=utf-8" : "");
+}
+
+/** RFC 6047 §2.4: the method of the calendars of a part, where they have one, and the same. */
+function calendarMethod(content: Buffer): string | undefined {
+  const unfolded = content.toString("latin1").replace(/\r?\n[ \t]/g, ""); // RFC 5545 §3.1
+  const lines = unfolded.matchAll(/^METHOD(?:;[^:\r\n]*)?:([A-Z\d-]+)\r?$/gim);
+  const methods = new Set(Array.from(lines, ([, method]) => method!));
+  return methods.size === 1 ? [...methods][0] : undefined;
 }
 
 /** Octets that stand for themselves; a leading dot and "From " are encoded, since gateways still alter them. */

@@ -1,16 +1,18 @@
 import { z } from "zod";
-import { invalidField } from "../../core/refusal.ts";
+import { invalidField, notFound } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { readToldKinds } from "../../operations/mail/told-events.ts";
 import { type AnyEndpoint, endpoint, RawReply } from "../../platform/http/endpoint.ts";
+import { areCampaignsOf } from "../../store/mail/campaigns/campaigns.ts";
 import { USUAL_STREAM_KINDS } from "../../store/mail/events/event-kinds.ts";
 import type { MailCaller } from "../dialect.ts";
-import type { EventStreams } from "../event-streams.ts";
+import type { EventStreams, StreamRequest } from "../event-streams.ts";
+import type { MailServices } from "../services.ts";
 
 const LAST_EVENT_ID = "last-event-id";
 
 /** Events as they happen, with why and how. */
-export function eventStreamEndpoints(streams: EventStreams): AnyEndpoint<MailCaller>[] {
+export function eventStreamEndpoints({ db }: MailServices, streams: EventStreams): AnyEndpoint<MailCaller>[] {
   return [
     endpoint({
       method: "GET",
@@ -32,15 +34,23 @@ export function eventStreamEndpoints(streams: EventStreams): AnyEndpoint<MailCal
         if (given !== undefined && !/^\d{1,15}$/.test(String(given))) {
           return refuse(invalidField("Last-Event-ID", "whole-number"));
         }
+        const { campana_id, desde } = fields;
+        if (campana_id !== undefined && !(await areCampaignsOf(db, caller.instance.id, [campana_id]))) {
+          return refuse(notFound("object-unknown"));
+        }
         const stream = await streams.open(caller.instance, {
           kinds: names.length === 0 ? USUAL_STREAM_KINDS : kinds.value,
-          campaigns: fields.campana_id === undefined ? null : [fields.campana_id],
+          campaigns: campana_id === undefined ? null : [campana_id],
           condition: null,
-          after: given === undefined ? fields.desde : Number(given),
+          after: given === undefined ? placeOf("desde", desde) : placeOf("Last-Event-ID", Number(given)),
         });
         if (!stream.ok) return stream;
         return ok(new RawReply("text/event-stream", stream.value, 200, { "X-Accel-Buffering": "no" }));
       },
     }),
   ];
+}
+
+function placeOf(field: string, place: number | undefined): StreamRequest["after"] {
+  return place === undefined ? undefined : { place, field };
 }

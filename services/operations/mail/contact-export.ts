@@ -36,9 +36,10 @@ const OPTIONAL_COLUMNS: typeof COLUMNS = [
   ["subtipo_dispositivo_id", ({ deviceSubtypeId }) => deviceSubtypeId],
 ];
 
-/** A custom field's column: wrapped where its bare name would be read as something else. */
+/** A custom field's column: wrapped where its bare name would be read as something else, or lose the blanks around it. */
 function columnName(field: string): string {
-  return field === "email" || PROFILE_COLUMNS.has(field) || bareTagName(field) !== field ? `XYZ${field}XYZ` : field;
+  const isOwn = field !== "email" && !PROFILE_COLUMNS.has(field) && bareTagName(field.trim()) === field;
+  return isOwn ? field : `XYZ${field}XYZ`;
 }
 
 /** An instance's contacts as the CSV that `importContacts` reads, some lines at a time. */

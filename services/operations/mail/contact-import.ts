@@ -8,11 +8,12 @@ import {
   toContactChange,
 } from "../../core/mail/contact-input.ts";
 import { splitGroupNames } from "../../core/mail/group-list.ts";
+import { wrappedTagName } from "../../core/mail/personalise.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { findKnownKeys, judgeContactAddress, saveContacts } from "../../store/mail/contacts/contact-profiles.ts";
-import { columnMissing, findHeaderFault, nameCells, readRecords } from "./csv-records.ts";
+import { columnMissing, findHeaderFault, nameCells, readHeader, readRecords } from "./csv-records.ts";
 import { type ImportError, RejectedLines } from "./rejected-lines.ts";
 
 export interface ImportReport {
@@ -55,9 +56,9 @@ export async function importContacts(
   let header: readonly string[] | undefined;
   for await (const { line, record } of readRecords(csv, errors)) {
     if (header === undefined) {
-      const fault = findHeaderFault(record, "email");
+      header = readHeader(record);
+      const fault = findHeaderFault(header, "email", fieldOf);
       if (fault !== undefined) return withoutHeader(line, fault);
-      header = record;
       continue;
     }
     onProgress(line - 2);
@@ -108,6 +109,8 @@ function withoutHeader(line: number, reason: Sentence): ImportReport {
 
 const profile = z.object(contactFields);
 const NUMBER_COLUMNS = new Set(["edad", "subtipo_dispositivo_id"]);
+/** Blanks say nothing around numbers and booleans. */
+const TRIMMED_COLUMNS = new Set([...NUMBER_COLUMNS, "invalido"]);
 /** As JSON has them; spreadsheets write them in capitals. */
 const BOOLEANS: ReadonlyMap<string, boolean> = new Map([
   ["true", true],
@@ -133,11 +136,17 @@ async function readLine(
   return refuse(sentence("column-invalid", { column: String(path.findLast((key) => typeof key === "string")) }));
 }
 
+/** Custom fields have a column with or without their wrapping, those of the profile without. */
+function fieldOf(column: string): string {
+  return column === "email" || PROFILE_COLUMNS.has(column) ? column : wrappedTagName(column);
+}
+
 /** Cells as the API's JSON would have them; empty ones are left out. */
 function toFields(cells: ReadonlyMap<string, string>): Record<string, unknown> {
   const fields: Record<string, unknown> = {};
   const campos: { nombre: string; valor: string }[] = [];
-  for (const [name, cell] of cells) {
+  for (const [name, given] of cells) {
+    const cell = TRIMMED_COLUMNS.has(name) ? given.trim() : given;
     if (cell === "") continue;
     if (name === "grupos") fields.grupos = splitGroupNames(cell, MAX_LIST_ITEMS);
     else if (name === "invalido") fields[name] = BOOLEANS.get(cell.toLowerCase()) ?? cell;

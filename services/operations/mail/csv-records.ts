@@ -10,35 +10,52 @@ export function columnMissing(column: string): Sentence {
   return sentence("column-missing", { column });
 }
 
-/** Records with the lines they begin on, in turns with whatever else there is to do; what is no CSV goes to `errors`. */
-export async function* readRecords(
-  csv: Readable,
-  errors: RejectedLines,
-): AsyncGenerator<{ readonly line: number; readonly record: readonly string[] }> {
+/** What was found, and the line it begins on, counted from 1. */
+interface CsvRecord {
+  readonly line: number;
+  readonly record: readonly string[];
+}
+
+/**
+ * Records but those of blanks, in turns with whatever else there is to do; what is no CSV goes to `errors`. Of a file in
+ * UTF-16 all is unreadable.
+ */
+export async function* readRecords(csv: Readable, errors: RejectedLines): AsyncGenerator<CsvRecord> {
+  // Where the record before ends.
+  let before: Counted = { lines: 0, empty_lines: 0 };
   const parser = parse({
     bom: true,
     info: true,
+    on_record: (record, { lines, empty_lines }) => {
+      before = { lines, empty_lines };
+      return record;
+    },
     relax_column_count: true,
     // A stray quote is part of its cell: otherwise it would swallow the lines up to the next one.
     relax_quotes: true,
     skip_empty_lines: true,
     skip_records_with_error: true,
     on_skip: (error: CsvError | undefined) => {
-      errors.push({ line: Number(error?.lines ?? 0), reason: sentence("csv-invalid") });
+      // A quote that nobody closes: its record is the first behind the one before, and the empty lines between them.
+      const emptyLines = Number(error?.empty_lines ?? 0) - before.empty_lines;
+      errors.push({ line: before.lines + emptyLines + 1, reason: sentence("csv-invalid") });
       return undefined;
     },
   });
   csv.on("error", (error) => parser.destroy(error));
+  let isUtf16 = false;
+  // The parser would take it by its byte order mark, and the ends of quoted cells amiss.
+  csv.once("data", (chunk: Buffer | string) => {
+    isUtf16 = /^(?:\xff\xfe|\xfe\xff)/.test(Buffer.from(chunk).toString("latin1", 0, 2));
+  });
   const turn = new Turn();
   try {
-    for await (const { info, record } of csv.pipe(parser) as AsyncIterable<{
-      info: { lines: number };
-      record: string[];
-    }>) {
+    for await (const { info, record } of csv.pipe(parser) as AsyncIterable<{ info: Counted; record: string[] }>) {
       if (turn.isOver) await turn.next();
+      if (record.every((cell) => cell.trim() === "")) continue;
       // The parser counts lines at the end of a record; quoted line breaks lie within it.
       const breaks = record.reduce((sum, cell) => sum + (cell.match(/\r\n|\n|\r/g)?.length ?? 0), 0);
-      yield { line: info.lines - breaks, record: record.map(restoreCell) };
+      yield { line: info.lines - breaks, record: isUtf16 ? [UNREADABLE] : record.map(restoreCell) };
     }
   } finally {
     // Whoever stops reading leaves the rest of it: an uploaded file would stay open.
@@ -46,24 +63,52 @@ export async function* readRecords(
   }
 }
 
-/** What is wrong with a header. @param needed the column that there must be */
-export function findHeaderFault(header: readonly string[], needed: string): Sentence | undefined {
-  if (!isReadable(header)) return LINE_INVALID;
-  if (!header.includes(needed)) return columnMissing(needed);
-  const repeated = header.find((name, index) => header.indexOf(name) < index);
+interface Counted {
+  readonly lines: number;
+  readonly empty_lines: number;
+}
+
+/** The names of the columns, without the blanks around them; empty of those that have none. */
+export function readHeader(record: readonly string[]): readonly string[] {
+  return record.map((name) => name.trim());
+}
+
+/**
+ * What is wrong with a header.
+ * @param needed the column that there must be
+ * @param fieldOf what a column is of: two of one field are one too many
+ */
+export function findHeaderFault(
+  header: readonly string[],
+  needed: string,
+  fieldOf: (name: string) => string = (name) => name,
+): Sentence | undefined {
+  if (!isReadable(header)) return sentence("csv-not-utf8");
+  if (!header.includes(needed)) {
+    return isOtherwiseParted(header) ? sentence("column-missing-commas", { column: needed }) : columnMissing(needed);
+  }
+  const fields = header.map(fieldOf);
+  const repeated = header.find((name, index) => name !== "" && fields.indexOf(fields[index]!) < index);
   return repeated === undefined ? undefined : sentence("column-invalid", { column: repeated });
 }
 
-const LINE_INVALID = sentence("csv-line-invalid");
-
-/** U+FFFD is what octets that are no UTF-8 have become. */
-function isReadable(record: readonly string[]): boolean {
-  return !record.some((cell) => /[\0\uFFFD]/.test(cell));
+/** As spreadsheets write them where the comma stands in numbers, or with a line that names the separator. */
+function isOtherwiseParted(header: readonly string[]): boolean {
+  return header.some((name) => /[;\t]/.test(name)) || /^sep=/i.test(header[0] ?? "");
 }
 
-/** The cells of a record by the names of their columns; those that it lacks are empty. */
+/** What octets that are no UTF-8 become. */
+const UNREADABLE = "\uFFFD";
+
+function isReadable(record: readonly string[]): boolean {
+  return !record.some((cell) => cell.includes(UNREADABLE) || cell.includes("\0"));
+}
+
+/** The cells of a record by the names of their columns; those that it lacks are empty, and so are those without a name. */
 export function nameCells(header: readonly string[], record: readonly string[]): Result<Map<string, string>, Sentence> {
-  if (record.length > header.length) return refuse(sentence("csv-too-many-columns"));
-  if (!isReadable(record)) return refuse(LINE_INVALID);
-  return ok(new Map(header.map((name, index) => [name, record[index] ?? ""])));
+  if (record.some((cell, index) => !header[index] && cell.trim() !== "")) {
+    return refuse(sentence("csv-too-many-columns"));
+  }
+  if (!isReadable(record)) return refuse(sentence("csv-line-invalid"));
+  return ok(new Map(header.flatMap((name, index) => (name === "" ? [] : [[name, record[index] ?? ""]]))));
 }

@@ -5,7 +5,7 @@ import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { addSuppressions, findListedKeys, type SuppressionOwner } from "../../store/mail/contacts/suppressions.ts";
 import type { ImportReport } from "./contact-import.ts";
-import { columnMissing, findHeaderFault, nameCells, readRecords } from "./csv-records.ts";
+import { columnMissing, findHeaderFault, nameCells, readHeader, readRecords } from "./csv-records.ts";
 import { type ImportError, RejectedLines } from "./rejected-lines.ts";
 import { ADDED_KINDS, type AddedKind, type Suppression, suppress } from "./suppressions.ts";
 
@@ -43,7 +43,7 @@ export async function importSuppressions(
   let header: readonly string[] | undefined;
   for await (const { line, record } of readRecords(csv, errors)) {
     if (header === undefined) {
-      header = record.map((name) => (name === "email" ? "address" : name));
+      header = readHeader(record).map((name) => (name === "email" ? "address" : name));
       const fault = findHeaderFault(header, "address");
       if (fault !== undefined)
         return { created: 0, updated: 0, rejected: 0, errors: [{ line, reason: inEnglish(fault) }] };
@@ -69,7 +69,9 @@ export async function importSuppressions(
 function inEnglish(reason: Sentence): Sentence {
   const column = String((reason.values as { readonly column?: string } | undefined)?.column ?? "");
   if (reason.code === "column-missing") return sentence("suppression-column-missing", { column });
+  if (reason.code === "column-missing-commas") return sentence("suppression-column-missing-commas", { column });
   if (reason.code === "column-invalid") return sentence("suppression-column-invalid", { column });
+  if (reason.code === "csv-not-utf8") return sentence("suppression-not-utf8");
   if (reason.code === "csv-line-invalid") return sentence("suppression-line-unreadable");
   if (reason.code === "csv-too-many-columns") return sentence("suppression-columns-many");
   return reason.code === "csv-invalid" ? sentence("suppression-no-csv") : reason;

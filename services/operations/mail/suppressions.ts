@@ -8,7 +8,7 @@ import {
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { findContactId } from "../../store/mail/contacts/contact-profiles.ts";
+import { findContactId, findContactStops } from "../../store/mail/contacts/contact-profiles.ts";
 import { streamSuppressions } from "../../store/mail/contacts/suppression-list.ts";
 import { addSuppressions, removeSuppression, type SuppressionOwner } from "../../store/mail/contacts/suppressions.ts";
 import { addToWhitelist, isWhitelisted, removeFromWhitelist } from "../../store/mail/contacts/whitelist.ts";
@@ -72,13 +72,14 @@ async function changeContact(
 /** What became of taking an entry off. An unsubscription is the person's own: who brought it in from elsewhere may. */
 export type Unsuppression = "removed" | "unknown" | "whitelisted" | "own-unsubscription";
 
-/** Takes an address or a domain off a list. @param kind of the entry; undefined: of a row of its own, whatever it is */
+/** Takes an address or a domain off a list. @param kind of the entry; undefined: all that the list shows of it */
 export async function unsuppress(
   db: Db,
   owner: SuppressionOwner,
   key: string,
   kind?: SuppressionKind,
 ): Promise<Unsuppression> {
+  if (kind === undefined && owner !== "operator") return unsuppressAll(db, owner, key);
   if (kind === "whitelist") {
     if (owner === "operator" || !(await isWhitelisted(db, owner.instanceId, key))) return "unknown";
     await removeFromWhitelist(db, owner.instanceId, key);
@@ -94,6 +95,20 @@ export async function unsuppress(
   }
   if (await removeSuppression(db, owner, key, { kind })) return "removed";
   return contactId !== undefined && kind === "unsubscribed" ? "own-unsubscription" : "unknown";
+}
+
+/** The whitelist comes before the validity that it protects. What only its person can take back stays. */
+async function unsuppressAll(
+  db: Db,
+  owner: Exclude<SuppressionOwner, "operator">,
+  key: string,
+): Promise<Unsuppression> {
+  const hadRow = await removeSuppression(db, owner, key);
+  const isWhite = (await unsuppress(db, owner, key, "whitelist")) === "removed";
+  const stops = await findContactStops(db, owner.instanceId, key);
+  const isRevalidated = stops?.invalid === true && (await unsuppress(db, owner, key, "invalid")) === "removed";
+  if (hadRow || isWhite || isRevalidated) return "removed";
+  return stops?.unsubscribed ? "own-unsubscription" : "unknown";
 }
 
 const COLUMNS = ["address", "kind", "since", "note", "campaign", "event", "eeid", "reason"];

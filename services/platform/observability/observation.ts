@@ -40,7 +40,7 @@ interface Request {
   readonly path: string;
 }
 
-/** By its kind, in kebab-case, the detail of all that is worth knowing. Never a credential, never a message body. */
+/** By its kind, in kebab-case, the detail of all that is worth knowing. Never a credential, a message body or a recipient. */
 export interface ObservationDetails {
   // HTTP services
   "http-request": Request & { readonly status: number; readonly ms: number };
@@ -124,6 +124,8 @@ export interface ObservationDetails {
     readonly id: number;
     readonly finding: string;
     readonly consequence: string;
+    /** Of the message that it is about, where that is known. */
+    readonly deliveryId: number | undefined;
     readonly bounces: readonly ObservedBounce[];
   };
   /** A report about a sender domain counts. */

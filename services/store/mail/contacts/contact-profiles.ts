@@ -33,6 +33,22 @@ export async function findContactId(db: Db, instanceId: number, emailKey: string
   return row?.id;
 }
 
+/** What keeps the contact with an address from being mailed: it is invalid, or has unsubscribed from anything. */
+export async function findContactStops(
+  db: Db,
+  instanceId: number,
+  emailKey: string,
+): Promise<{ readonly invalid: boolean; readonly unsubscribed: boolean } | undefined> {
+  const [row] = await queryRows<{ invalid: boolean; unsubscribed: boolean }>(
+    db,
+    `select invalid, unsubscribed_at is not null or exists (select 1 from campaign_unsubscriptions as unsubscription
+       where unsubscription.instance_id = $1 and unsubscription.contact_id = contacts.id) as unsubscribed
+     from contacts where instance_id = $1 and email_key = $2`,
+    [instanceId, emailKey],
+  );
+  return row;
+}
+
 /** Those of the keys that are contacts' already. */
 export async function findKnownKeys(
   db: Db,

@@ -93,7 +93,9 @@ export async function addWebhook(
 
 /** As numbers: pg gives an array of bigint as texts. */
 const CAMPAIGNS = "campaigns::float8[] as campaigns";
-const WEBHOOK_COLUMNS = `name, url, failures, next_attempt_at as "nextAttemptAt", kinds, ${CAMPAIGNS}, condition, is_full as "isFull"`;
+/** Without the credentials in front of its host (RFC 3986 §3.2.1). */
+const SHOWN_URL = "regexp_replace(url, '^([^:]*:[/\\\\]*)[^/\\\\?#]*@', '\\1') as url";
+const WEBHOOK_COLUMNS = `name, ${SHOWN_URL}, failures, next_attempt_at as "nextAttemptAt", kinds, ${CAMPAIGNS}, condition, is_full as "isFull"`;
 
 export async function findWebhook(db: Db, instanceId: number, name = FIRST_WEBHOOK): Promise<Webhook | undefined> {
   return (await listWebhooks(db, instanceId)).find((webhook) => webhook.name === name);

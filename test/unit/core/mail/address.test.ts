@@ -84,6 +84,23 @@ describe("further refusals", () => {
     });
   });
 
+  test.each([
+    ["\u202Ea", "U+202E"],
+    ["a\u2066b\u061C", "U+061C, U+2066"],
+    ["a\u0085b", "U+0085"],
+    ["a\u00A0b", "U+00A0"],
+    ["a\u2028b", "U+2028"],
+  ])("%j cannot be read, even where it may be international", (local, characters) => {
+    expect(validateAddress(`${local}@example.org`, { allowSmtputf8: true })).toEqual({
+      ok: false,
+      error: saying(`The email address contains invalid characters before the @-sign: ${characters}.`),
+    });
+    expect(validateAddress(`${local}@example.org`, { allowSmtputf8: false })).toEqual({
+      ok: false,
+      error: saying("Internationalized characters before the @-sign are not supported."),
+    });
+  });
+
   const aLabel = "xn--bcher-kva";
   test.each([
     [

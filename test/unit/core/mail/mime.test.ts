@@ -75,8 +75,8 @@ describe("parameters", () => {
 });
 
 describe("attachments", () => {
-  const part = (filename: string, contentType?: string) =>
-    attachmentPart({ filename, content: Buffer.from("x"), ...(contentType && { contentType }) }).toString("latin1");
+  const part = (filename: string, contentType?: string, content = Buffer.from("x")) =>
+    attachmentPart({ filename, content, ...(contentType && { contentType }) }).toString("latin1");
 
   test("a whole part", () => {
     expect(part("a.pdf")).toBe(
@@ -89,12 +89,44 @@ describe("attachments", () => {
     ["a.PNG", undefined, "image/png"],
     ["noextension", undefined, "application/octet-stream"],
     ["a.constructor", undefined, "application/octet-stream"],
-    ["a.bin", "text/calendar", "text/calendar"],
+    ["a.bin", "text/calendar", "text/calendar; charset=utf-8"],
     ["a.txt", "text/plain; charset=iso-8859-1", "text/plain; charset=iso-8859-1"],
     ["a.eml", undefined, "application/octet-stream"],
     ["a.bin", "multipart/mixed", "application/octet-stream"],
   ])("%s given as %s is %s", (filename, contentType, expected) => {
     expect(part(filename, contentType)).toMatch(new RegExp(`^Content-Type: ${expected}\r\n`));
+  });
+
+  const calendar = (lines: string) => `BEGIN:VCALENDAR\r\n${lines}SUMMARY:Reunión\r\nEND:VCALENDAR\r\n`;
+  test.each<[string, string | undefined, Buffer | string, string]>([
+    ["a.txt", undefined, "niño", "text/plain; charset=utf-8"],
+    ["a.html", undefined, "<p>niño", "text/html; charset=utf-8"],
+    ["a.csv", undefined, "niño", "text/csv; charset=utf-8"],
+    ["a.csv", 'text/csv; header="x; charset=y"', "niño", 'text/csv; header="x; charset=y"; charset=utf-8'],
+    ["a.txt", "text/plain;Charset=utf-8", "niño", "text/plain;Charset=utf-8"],
+    ["a.txt", undefined, Buffer.from("niño", "latin1"), "text/plain"],
+    ["a.txt", undefined, "nino", "text/plain"],
+    ["a.json", undefined, "niño", "application/json"],
+    ["a.ics", undefined, calendar(""), "text/calendar; charset=utf-8"],
+    ["a.ics", undefined, calendar("METHOD:REQUEST\r\n"), "text/calendar; method=REQUEST; charset=utf-8"],
+    ["a.ics", undefined, calendar("METHOD;X=y:REQ\r\n UEST\r\n"), "text/calendar; method=REQUEST; charset=utf-8"],
+    ["a.ics", undefined, calendar("METHOD:A;b=c\r\n"), "text/calendar; charset=utf-8"],
+    ["a.ics", undefined, calendar("DESCRIPTION:x\\n\r\n METHOD:REPLY\r\n"), "text/calendar; charset=utf-8"],
+    ["a.ics", undefined, calendar("METHOD:ADD\n") + calendar("METHOD:REPLY\n"), "text/calendar; charset=utf-8"],
+    ["a.ics", "text/calendar; method=REPLY", calendar("METHOD:ADD\n"), "text/calendar; method=REPLY; charset=utf-8"],
+  ])("%s given as %s, %j: %s", (filename, contentType, content, expected) => {
+    expect(part(filename, contentType, Buffer.from(content)).split("\r\n", 1)).toEqual([`Content-Type: ${expected}`]);
+  });
+
+  test.each([
+    ["../../etc/passwd", "passwd"],
+    ["C:\\temp\\x.exe", "x.exe"],
+    ["folder/", "folder"],
+    ["..", "attachment"],
+    ["/", "attachment"],
+    ["..hidden", "..hidden"],
+  ])("the name %s is %s", (filename, expected) => {
+    expect(part(filename)).toContain(`Content-Disposition: attachment; filename="${expected}"\r\n`);
   });
 
   test.each([

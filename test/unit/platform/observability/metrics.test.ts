@@ -18,7 +18,13 @@ it("observations become counts, latencies and bounces by class, summed over proc
   measure({ kind: "delivery-bounced", ...attempt, bounceClass }, "delivery");
   const bounces = [{ hard: false, reason: "mailboxfull" }];
   for (const consequence of ["bounce", "complaint", "unidentified"]) {
-    const applied = { id: 1, finding: "dsn", consequence, bounces: consequence === "complaint" ? [] : bounces };
+    const applied = {
+      id: 1,
+      deliveryId: 1,
+      finding: "dsn",
+      consequence,
+      bounces: consequence === "complaint" ? [] : bounces,
+    };
     measure({ kind: "inbound-applied", ...applied }, "bounce");
   }
   const families = await collectMetrics();
