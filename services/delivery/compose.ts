@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { KeyRing } from "../core/key-ring.ts";
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import { askedOfNextHop } from "../core/mail/dsn-parameters.ts";
@@ -8,10 +9,16 @@ import { splitMessage } from "../core/mail/message.ts";
 import { fillPlaces } from "../core/mail/message-places.ts";
 import { textFromHtmlSteps } from "../core/mail/message-text.ts";
 import { personalOctets } from "../core/mail/personalise.ts";
-import { type CompiledMessage, compileTemplate, renderMessage, withUnsubscribeLink } from "../core/mail/template.ts";
+import {
+  type CompiledMessage,
+  compileTemplateSteps,
+  renderMessage,
+  withUnsubscribeLink,
+} from "../core/mail/template.ts";
 import { bounceTokenExpiry, makeBounceToken, makeMessageId } from "../core/mail/tokens.ts";
 import { type LinkId, trackHtmlSteps } from "../core/mail/tracking-html.ts";
 import { makeUnsubscribeUrl, type TrackedDelivery, trackingValues } from "../core/mail/tracking-tokens.ts";
+import { FairTurns } from "../platform/fair-turns.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { runInTurns } from "../platform/turns.ts";
 import type { DueDelivery } from "../store/mail/queue/queue-leases.ts";
@@ -84,23 +91,42 @@ export async function prepareMessage(
   const tracked = await runInTurns(trackHtmlSteps(html));
   // Before the first copy leaves: a click must find where its link leads.
   await saveTrackedLinks(db, message, tracked);
-  const compiled = compileTemplate({
-    from: toMailbox(template.from),
-    ...(template.replyTo === undefined ? {} : { replyTo: toMailbox(template.replyTo) }),
-    subject: template.subject,
-    html: tracked.html,
-    text: await runInTurns(textFromHtmlSteps(html)),
-    attachments,
-    unsubscribe: template.unsubscribe,
-  });
+  const text = await runInTurns(textFromHtmlSteps(html));
+  const compiled = await runInTurns(
+    compileTemplateSteps({
+      from: toMailbox(template.from),
+      ...(template.replyTo === undefined ? {} : { replyTo: toMailbox(template.replyTo) }),
+      ...{ subject: template.subject, html: tracked.html, text },
+      attachments,
+      unsubscribe: template.unsubscribe,
+    }),
+  );
   // What is stored was checked when it was accepted.
   if (!compiled.ok) throw new Error(`message ${message.id} cannot be compiled: ${compiled.error}`);
   const links = [...tracked.links.keys()];
   return { ...shared, compiled: compiled.value, links, ...visibleAddressees(template) };
 }
 
+/** With so many links and tags a copy takes milliseconds. */
+const MANY_PLACES = 500;
+/** Copies of such messages are made one by one, by turns of their instances: between two of them everybody else goes on. */
+const manyPlaces = new FairTurns({ atOnce: 1, perClient: 1 });
+
 /** Renders and signs one recipient's copy. The same delivery always gives the same text, so that a retry is no second message. */
-export async function composeMessage(
+export function composeMessage(
+  prepared: PreparedMessage,
+  delivery: DueDelivery,
+  options: ComposeOptions & { readonly now: Date },
+): Promise<ComposedMessage> {
+  const { compiled, links, message } = prepared;
+  if (links.length + (compiled?.body.length ?? 0) <= MANY_PLACES) return composeCopy(prepared, delivery, options);
+  return manyPlaces.run(String(message.instanceId), async () => {
+    await nextTurn();
+    return composeCopy(prepared, delivery, options);
+  });
+}
+
+async function composeCopy(
   prepared: PreparedMessage,
   delivery: DueDelivery,
   options: ComposeOptions & { readonly now: Date },

@@ -4,7 +4,7 @@ import { plainField } from "../core/mail/headers.ts";
 import { joinMessage, type MessageParts, splitMessage } from "../core/mail/message.ts";
 import { type MessagePlace, type MessageTracking, SOFT_BREAK } from "../core/mail/message-places.ts";
 import { encodeQuotedPrintable, toCrlf } from "../core/mail/mime.ts";
-import { parseTemplate, UNSUBSCRIBE_TAG, wrappedTagName } from "../core/mail/personalise.ts";
+import { MOST_PLACES, parseTemplate, UNSUBSCRIBE_TAG, wrappedTagName } from "../core/mail/personalise.ts";
 import { withUnsubscribeLink } from "../core/mail/template.ts";
 import { clickTag, OPEN_TAG, type TrackedHtml, trackHtmlSteps } from "../core/mail/tracking-html.ts";
 import type { Steps } from "../core/steps.ts";
@@ -175,7 +175,9 @@ function* rewriteHtml(
   // A submitted message is nobody's template: what looks like a tag in its links is part of them.
   const hasTag = (target: string) => parseTemplate(target).some((part) => typeof part !== "string");
   const untracked: TrackedHtml = { html, links: new Map(), hidden: new Set() };
-  const tracked = tracking ? yield* trackHtmlSteps(html, hasTag) : untracked;
+  const found = tracking ? yield* trackHtmlSteps(html, hasTag) : untracked;
+  // Each link is made anew for each recipient: a list of many thousands is left as its author wrote it.
+  const tracked = found.links.size > MOST_PLACES ? untracked : found;
   if (tracked.html === given && !given.includes(wrappedTagName(UNSUBSCRIBE_TAG))) return undefined;
   const links: Record<string, string> = {};
   for (const [link, target] of tracked.links) {

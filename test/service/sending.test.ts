@@ -160,6 +160,21 @@ describe("send_one_inline", () => {
     ]);
   });
 
+  test("a page of thousands of links arrives with all of them counted; one of too many is refused", async () => {
+    const pageOf = (links: number) =>
+      Array.from({ length: links }, (_, n) => `<a href="http://example.org/${n}">l</a>\n`).join("");
+    const contactos = [1, 2, 3].map((n) => ({ email: `links${n}@one.example.net` }));
+    const sent = await sendMany({ contactos, html: pageOf(3_000) });
+    for (const { email } of contactos) {
+      const { html } = await received(sent.body.eeid, email);
+      expect(new Set(String(html).match(/\/c\/[^"]+/g))).toHaveProperty("size", 3_000);
+    }
+    expect(await sendOne({ html: pageOf(10_001) })).toMatchObject({
+      status: 400,
+      body: { status: "err", on: "html: mas de 10000 enlaces y etiquetas" },
+    });
+  });
+
   test("with desusc si the message carries List-Unsubscribe, signed, and a link", async () => {
     const numid = await stack.addCampaign({ desusc: "si" });
     const { body } = await sendOne({ campana_id: numid, contacto: { email: "out@one.example.net" } });

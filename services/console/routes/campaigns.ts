@@ -5,6 +5,7 @@ import { senderKey } from "../../core/mail/guard/sending-limits.ts";
 import { textFromHtml } from "../../core/mail/message-text.ts";
 import {
   escapeHtml,
+  judgePlaces,
   MOST_PERSONAL_OCTETS,
   parseTemplate,
   personalOctets,
@@ -304,6 +305,8 @@ async function readMessage(
 
 function readBody({ html, url }: MessageFields, campaignUrl: string): Result<CampaignMessage["body"], Refusal> {
   if (html !== undefined && url) return refuse(invalidField("url", "html-or-url"));
+  const fault = html && judgePlaces(html);
+  if (fault) return refuse(unacceptable(fault));
   if (html !== undefined) return ok({ html });
   const fetched = url || campaignUrl;
   if (fetched === "") return refuse(missingField("html"));

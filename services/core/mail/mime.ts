@@ -1,6 +1,7 @@
 /** Body encodings and attachment parts (RFC 2045, RFC 2183, RFC 2231): everything leaves as 7-bit lines. */
 import { isAscii, isUtf8 } from "node:buffer";
 import libmime from "libmime";
+import type { Steps } from "../steps.ts";
 import { isHeaderSafe, plainField } from "./headers.ts";
 
 /** A file to be sent along; its content type follows from its name unless given. */
@@ -45,25 +46,53 @@ export interface EncodedChunk {
   readonly endColumn: number;
 }
 
+/** Of a text, encoded in one step. */
+const STEP_OCTETS = 65_536;
+
 /**
- * Quoted-printable with soft breaks, so that a later chunk may go on in the same line.
- * @param text with CRLF line breaks
+ * Quoted-printable with soft breaks, so that a later chunk may go on in the same line. Every line break becomes CRLF, as by
+ * {@link toCrlf}.
  * @param startColumn characters already in the current line
  * @see RFC 2045 §6.7
  */
 export function encodeQuotedPrintable(text: string, startColumn = 0): EncodedChunk {
   const input = Buffer.from(text, "utf8");
+  return encodeSlice(input, { start: 0, end: input.length }, startColumn);
+}
+
+/** `encodeQuotedPrintable` in steps, for texts of megabytes. */
+export function* encodeQuotedPrintableSteps(text: string, startColumn = 0): Steps<EncodedChunk> {
+  const input = Buffer.from(text, "utf8");
+  const pieces: Buffer[] = [];
+  let endColumn = startColumn;
+  for (let start = 0; start < input.length; start += STEP_OCTETS) {
+    const piece = encodeSlice(input, { start, end: Math.min(start + STEP_OCTETS, input.length) }, endColumn);
+    pieces.push(piece.octets);
+    endColumn = piece.endColumn;
+    yield;
+  }
+  return { octets: pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces), endColumn };
+}
+
+/** What of the input lies in a slice; what lies around it says how that is encoded. */
+function encodeSlice(
+  input: Buffer,
+  { start, end }: { readonly start: number; readonly end: number },
+  startColumn: number,
+): EncodedChunk {
+  const octets = end - start;
   // Each octet becomes three at most, and each line of at least 73 gains three.
-  const output = Buffer.allocUnsafe(input.length * 3 + Math.ceil((input.length * 3) / 72) * 3 + 3);
+  const output = Buffer.allocUnsafe(octets * 3 + Math.ceil((octets * 3) / 72) * 3 + 3);
   let length = 0;
   let column = startColumn;
-  for (let i = 0; i < input.length; i++) {
+  for (let i = start; i < end; i++) {
     const octet = input[i] as number;
-    if (octet === CR && input[i + 1] === LF) {
+    if (octet === CR || octet === LF) {
+      // The LF of a CRLF, whose CR has made the break.
+      if (octet === LF && input[i - 1] === CR) continue;
       output[length++] = CR;
       output[length++] = LF;
       column = 0;
-      i++;
       continue;
     }
     const width = isLiteral(input, i, column) ? 1 : 3;
@@ -186,7 +215,7 @@ function calendarMethod(content: Buffer): string | undefined {
 function isLiteral(input: Buffer, i: number, column: number): boolean {
   const octet = input[i] as number;
   if (octet === SPACE || octet === TAB) {
-    return i + 1 < input.length && input[i + 1] !== CR; // RFC 2045 §6.7 (3): no white space at the end of a line
+    return i + 1 < input.length && input[i + 1] !== CR && input[i + 1] !== LF; // RFC 2045 §6.7 (3): no white space at the end of a line
   }
   if (octet < 0x21 || octet > 0x7e || octet === EQUALS) return false;
   if (column > 0) return true;

@@ -1,5 +1,7 @@
 /** Tags of the form `XYZ<NAME>XYZ` in a subject or a body, and the values that take their place for one recipient. */
 
+import { type Sentence, sentence } from "../sentences.ts";
+
 /** Literal text and tags, in order; parsed once and rendered for each recipient. */
 export type TextTemplate = readonly (string | { readonly tag: string })[];
 
@@ -70,6 +72,21 @@ export function renderTemplate(
 
 /** A recipient's values may take so many octets in one copy: a short template has room for a long value thousands of times. */
 export const MOST_PERSONAL_OCTETS = 64 * 2 ** 20;
+
+/** Links and tags of a page: each is made anew for each recipient, and what anybody wrote has some hundreds. */
+export const MOST_PLACES = 10_000;
+const LINKS_AND_WRAPS = /XYZ|\b[hH][rR][eE][fF]\b/g;
+
+/** Why a page cannot be mailed to many: it has more links and tags than MOST_PLACES. */
+export function judgePlaces(html: string): Sentence | undefined {
+  let places = 0;
+  for (const [found] of html.matchAll(LINKS_AND_WRAPS)) {
+    // A tag is wrapped on both sides.
+    places += found === WRAP ? 0.5 : 1;
+    if (places > MOST_PLACES) return sentence("html-too-many-places", { most: MOST_PLACES });
+  }
+  return undefined;
+}
 
 /** How often each tag stands in templates. */
 export function countPlaces(templates: readonly TextTemplate[]): ReadonlyMap<string, number> {

@@ -3,6 +3,7 @@
  * only the personal parts are rendered per recipient.
  */
 import { ok, type Result, refuse } from "../result.ts";
+import { runAtOnce, type Steps } from "../steps.ts";
 import {
   headerDate,
   isFieldName,
@@ -13,9 +14,9 @@ import {
   textField,
   toHeaderText,
 } from "./headers.ts";
-import { textFromHtml } from "./message-text.ts";
+import { textFromHtmlSteps } from "./message-text.ts";
 import { ALTERNATIVE_BOUNDARY, type Attachment, attachmentPart, isAttachmentSafe, MIXED_BOUNDARY } from "./mime.ts";
-import { compileTextPart, type MessageChunk } from "./mime-template.ts";
+import { compileTextPartSteps, type MessageChunk } from "./mime-template.ts";
 import {
   escapeHtml,
   type MessagePlaces,
@@ -77,11 +78,16 @@ const OWN_FIELDS = new Set(
  * @returns refused with the part that cannot stand in a message; nothing is repaired
  */
 export function compileTemplate(template: MessageTemplate): Result<CompiledMessage, TemplateRefusal> {
+  return runAtOnce(compileTemplateSteps(template));
+}
+
+/** `compileTemplate` in steps, for messages of megabytes. */
+export function* compileTemplateSteps(template: MessageTemplate): Steps<Result<CompiledMessage, TemplateRefusal>> {
   const fault = findFault(template);
   if (fault !== null) return refuse(fault);
 
   const html = template.unsubscribe === true ? withUnsubscribeLink(template.html) : template.html;
-  const text = parseTemplate(template.text ?? textFromHtml(html));
+  const text = parseTemplate(template.text ?? (yield* textFromHtmlSteps(html)));
   const subject = parseTemplate(template.subject);
   const parts = { text, html: parseTemplate(html) };
   const attachments = template.attachments ?? [];
@@ -89,7 +95,7 @@ export function compileTemplate(template: MessageTemplate): Result<CompiledMessa
     sharedHeader: sharedHeader(template, attachments.length > 0 ? "mixed" : "alternative"),
     subject,
     unsubscribe: template.unsubscribe === true,
-    body: attachments.length > 0 ? mixedBody(parts, attachments) : alternativeBody(parts),
+    body: attachments.length > 0 ? yield* mixedBody(parts, attachments) : yield* alternativeBody(parts),
     places: placesInMessage({ subject, ...parts }),
   });
 }
@@ -163,22 +169,22 @@ function withHeaderName({ name, address }: Mailbox): Mailbox {
   return { name: toHeaderText(name), address };
 }
 
-function alternativeBody({ text, html }: BodyParts): MessageChunk[] {
+function* alternativeBody({ text, html }: BodyParts): Steps<MessageChunk[]> {
   const delimiter = `--${ALTERNATIVE_BOUNDARY}`;
   return mergeConstants([
     octets(`${delimiter}\r\n`),
-    ...compileTextPart("plain", text),
+    ...(yield* compileTextPartSteps("plain", text)),
     octets(`\r\n${delimiter}\r\n`),
-    ...compileTextPart("html", html, escapeHtml),
+    ...(yield* compileTextPartSteps("html", html, escapeHtml)),
     octets(`\r\n${delimiter}--\r\n`),
   ]);
 }
 
-function mixedBody(parts: BodyParts, attachments: readonly Attachment[]): MessageChunk[] {
+function* mixedBody(parts: BodyParts, attachments: readonly Attachment[]): Steps<MessageChunk[]> {
   const delimiter = `--${MIXED_BOUNDARY}\r\n`;
   return mergeConstants([
     octets(`${delimiter}Content-Type: multipart/alternative; boundary="${ALTERNATIVE_BOUNDARY}"\r\n\r\n`),
-    ...alternativeBody(parts),
+    ...(yield* alternativeBody(parts)),
     ...attachments.flatMap((attachment) => [octets(delimiter), attachmentPart(attachment)]),
     octets(`--${MIXED_BOUNDARY}--\r\n`),
   ]);
@@ -193,12 +199,16 @@ function mergeConstants(chunks: readonly MessageChunk[]): MessageChunk[] {
       pending.push(chunk);
       continue;
     }
-    if (pending.length > 0) merged.push(Buffer.concat(pending));
+    if (pending.length > 0) merged.push(joined(pending));
     pending = [];
     merged.push(chunk);
   }
-  if (pending.length > 0) merged.push(Buffer.concat(pending));
+  if (pending.length > 0) merged.push(joined(pending));
   return merged;
+}
+
+function joined(pieces: readonly Buffer[]): Buffer {
+  return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
 }
 
 function octets(text: string): Buffer {

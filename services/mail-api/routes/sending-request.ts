@@ -2,7 +2,7 @@ import type { EmailAddress } from "../../core/mail/address.ts";
 import { senderKey } from "../../core/mail/guard/sending-limits.ts";
 import { isHeaderSafe, toHeaderText } from "../../core/mail/headers.ts";
 import { type Attachment, isAttachmentSafe } from "../../core/mail/mime.ts";
-import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
+import { DYNAMIC_SUBJECT, judgePlaces } from "../../core/mail/personalise.ts";
 import { forbidden, invalidField, missingField, notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Send } from "../../operations/mail/accept-sends.ts";
@@ -196,6 +196,8 @@ async function readText(
 ): Promise<Result<{ subject: string; html: string }, Refusal>> {
   const html = await readHtml(services, call);
   if (!html.ok) return html;
+  const fault = judgePlaces(html.value);
+  if (fault) return refuse(unacceptable(fault));
   const subject = await readSubject(services, call);
   return subject.ok ? ok({ subject: subject.value, html: html.value }) : subject;
 }

@@ -1,5 +1,5 @@
 import { toHeaderText } from "../../core/mail/headers.ts";
-import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
+import { DYNAMIC_SUBJECT, judgePlaces } from "../../core/mail/personalise.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import { fetchText } from "./fetch-html.ts";
@@ -23,6 +23,8 @@ export async function readCampaignText(
 ): Promise<Result<{ readonly subject: string; readonly html: string }, Sentence>> {
   const html = "html" in body ? ok(body.html) : await fetchText(body.url, "html", surroundings);
   if (!html.ok) return refuse(sentence("url-unreachable", { field: "url", reason: html.error }));
+  const fault = judgePlaces(html.value);
+  if (fault) return refuse(fault);
   if (subject !== DYNAMIC_SUBJECT) return ok({ subject, html: html.value });
   if (subjectUri === "") return refuse(sentence("subject-uri-missing"));
   const fetched = await fetchText(subjectUri, "text", surroundings);

@@ -3,6 +3,7 @@ import {
   attachmentPart,
   encodeBase64Lines,
   encodeQuotedPrintable,
+  encodeQuotedPrintableSteps,
   isAttachmentSafe,
   parameter,
   prefersBase64,
@@ -29,6 +30,28 @@ describe("quoted-printable", () => {
     const lines = encoded.octets.toString("latin1").split("\r\n");
     expect(Math.max(...lines.map((line) => line.length))).toBe(76);
     expect(encoded.endColumn).toBe(lines.at(-1)?.length);
+  });
+
+  test("every kind of line break becomes CRLF", () => {
+    expect(encodeQuotedPrintable("a \nb\rc\r\n\n\r.d\r").octets.toString("latin1")).toBe(
+      "a=20\r\nb\r\nc\r\n\r\n\r\n=2Ed\r\n",
+    );
+  });
+
+  test("a text of megabytes is encoded in steps, and becomes the same, wherever they part it", () => {
+    for (const piece of ["a \r\n.From ñ=\n", "x", "From here\r", "\n", "é \t"]) {
+      for (const before of ["", "a", "ab"]) {
+        const text = before + piece.repeat(300_000 / piece.length);
+        const steps = encodeQuotedPrintableSteps(text, 3);
+        let count = 0;
+        let step = steps.next();
+        for (; !step.done; step = steps.next()) count += 1;
+        expect(count).toBeGreaterThan(3);
+        const whole = encodeQuotedPrintable(text, 3);
+        expect(step.value.endColumn).toBe(whole.endColumn);
+        expect(step.value.octets.equals(whole.octets)).toBe(true);
+      }
+    }
   });
 
   test("goes on in the column where an earlier chunk ended", () => {

@@ -3,6 +3,8 @@ import {
   bareTagName,
   builtInValues,
   escapeHtml,
+  judgePlaces,
+  MOST_PLACES,
   type PersonalValues,
   parseTemplate,
   renderTemplate,
@@ -117,4 +119,13 @@ test.each([
 ])("the wrapping of %j is optional", (given, bare, wrapped) => {
   expect(bareTagName(given)).toBe(bare);
   expect(wrappedTagName(given)).toBe(wrapped);
+});
+
+test.each([
+  ["links", (count: number) => '<a HREF = "http://example.org/">x</a>'.repeat(count)],
+  ["tags", (count: number) => "XYZNOMBREXYZ ".repeat(count)],
+  ["both", (count: number) => `<a href="XYZURLXYZ">${'<a href="x">'.repeat(count - 2)}`],
+])("a page has as many links and tags as can be made anew for each recipient: %s", (_, make) => {
+  expect(judgePlaces(make(MOST_PLACES))).toBeUndefined();
+  expect(judgePlaces(make(MOST_PLACES + 1))?.message).toBe("html: mas de 10000 enlaces y etiquetas");
 });
