@@ -1,8 +1,7 @@
 import { type Sentence, sentence } from "../sentences.ts";
 
-/** So many faults of one file are told, in so many characters at most: a file may be wrong in every line. */
+/** So many faults of one file are told: it may be wrong in every line. */
 const MOST_FAULTS = 20;
-const MOST_CHARACTERS = 10_000;
 
 /** The first fault of something, with the others that are told. */
 export type FirstFault<Fault extends Sentence> = Fault & {
@@ -14,13 +13,10 @@ export type FirstFault<Fault extends Sentence> = Fault & {
 /** What is wrong with a file, in the order in which it is found. */
 export class FaultList<Fault extends Sentence> {
   readonly #told: Fault[] = [];
-  #characters = 0;
   #leftOut = 0;
 
   add(fault: Fault): void {
-    this.#characters += fault.message.length;
-    const hasRoom = this.#told.length < MOST_FAULTS && this.#characters <= MOST_CHARACTERS;
-    if (this.#told.length === 0 || (hasRoom && this.#leftOut === 0)) this.#told.push(fault);
+    if (this.#told.length < MOST_FAULTS) this.#told.push(fault);
     else this.#leftOut += 1;
   }
 
