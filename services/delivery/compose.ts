@@ -107,10 +107,11 @@ export async function prepareMessage(
   return { ...shared, compiled: compiled.value, links, ...visibleAddressees(template) };
 }
 
-/** With so many links and tags a copy takes milliseconds. */
+/** With so many links and tags, or in so many characters, a copy takes milliseconds. */
 const MANY_PLACES = 500;
+const MANY_CHARACTERS = 256 * 1024;
 /** Copies of such messages are made one by one, by turns of their instances: between two of them everybody else goes on. */
-const manyPlaces = new FairTurns({ atOnce: 1, perClient: 1 });
+const heavyCopies = new FairTurns({ atOnce: 1, perClient: 1 });
 
 /** Renders and signs one recipient's copy. The same delivery always gives the same text, so that a retry is no second message. */
 export function composeMessage(
@@ -118,12 +119,16 @@ export function composeMessage(
   delivery: DueDelivery,
   options: ComposeOptions & { readonly now: Date },
 ): Promise<ComposedMessage> {
-  const { compiled, links, message } = prepared;
-  if (links.length + (compiled?.body.length ?? 0) <= MANY_PLACES) return composeCopy(prepared, delivery, options);
-  return manyPlaces.run(String(message.instanceId), async () => {
+  if (!isHeavy(prepared)) return composeCopy(prepared, delivery, options);
+  return heavyCopies.run(String(prepared.message.instanceId), async () => {
     await nextTurn();
     return composeCopy(prepared, delivery, options);
   });
+}
+
+function isHeavy({ compiled, links, message: { content } }: PreparedMessage): boolean {
+  const characters = content.kind === "template" ? content.template.html.length : 0;
+  return links.length + (compiled?.body.length ?? 0) > MANY_PLACES || characters > MANY_CHARACTERS;
 }
 
 async function composeCopy(

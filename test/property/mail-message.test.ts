@@ -98,7 +98,9 @@ test("what is put into a message comes out of it, in lines that any relay takes"
       expect(parsed.from?.value).toHaveLength(1);
       expect(parsed.from?.value[0]?.address).toBe("ventas@example.org");
       expect(parsed.from?.value[0]?.name.trim()).toBe(name.trim());
-      expect(parsed.attachments.map(({ filename, content }) => ({ filename, content }))).toEqual(attachments);
+      expect(parsed.attachments.map(({ filename, content }) => ({ filename, content }))).toEqual(
+        attachments.map(({ content }) => ({ filename: withoutFolders(filename), content })),
+      );
     }),
     { numRuns: 500 },
   );
@@ -122,3 +124,9 @@ test("a subject comes out as it went in", async () => {
     { numRuns: 500 },
   );
 });
+
+/** A name is no path; one that would be a folder's is none. */
+function withoutFolders(filename: string): string {
+  const last = filename.split(/[/\\]/).findLast((part) => part !== "") ?? "";
+  return last.replaceAll(".", "") === "" ? "attachment" : last;
+}

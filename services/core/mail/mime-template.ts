@@ -70,8 +70,9 @@ function encodeOnce(encode: (values: PersonalValues) => Buffer): MessageChunk {
 
 /** Base64 runs across the whole body, so that only a body without personal values can be encoded beforehand. */
 function base64Chunks(template: TextTemplate, escapeValue: (value: string) => string): MessageChunk[] {
+  const normalised = template.map((part) => (typeof part === "string" ? toCrlf(part) : part));
   const render = (values: PersonalValues) =>
-    encodeBase64Lines(Buffer.from(toCrlf(renderTemplate(template, values, escapeValue)), "utf8"));
-  const isConstant = template.every((part) => typeof part === "string");
-  return isConstant ? [encodeBase64Lines(Buffer.from(toCrlf(template.join("")), "utf8"))] : [render];
+    encodeBase64Lines(Buffer.from(toCrlf(renderTemplate(normalised, values, escapeValue)), "utf8"));
+  const isConstant = normalised.every((part) => typeof part === "string");
+  return isConstant ? [encodeBase64Lines(Buffer.from(normalised.join(""), "utf8"))] : [render];
 }
