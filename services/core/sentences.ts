@@ -80,7 +80,6 @@ export const SENTENCES = {
   "http-too-slow": "the request took too long",
   "http-expectation": "the expectation cannot be met",
   "http-fields-too-large": "the header fields are too large",
-  "jobs-unfinished": "so many jobs are unfinished that another one has to wait",
   "http-no-proxy": "CONNECT is for proxies, and this is none",
 
   // Companies, resellers and their quotas
@@ -302,6 +301,7 @@ export const SENTENCES = {
   "no-such-user": "no such user",
   "no-such-session": "no such session",
   "no-such-job": "no such job",
+  "jobs-unfinished": "so many jobs are unfinished that another one has to wait",
   "no-such-acl": "no such ACL",
   "no-such-block": "no such block",
   "no-such-pace": "nothing is known of this source at this provider",

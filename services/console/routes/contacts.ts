@@ -1,5 +1,3 @@
-import { join } from "node:path";
-import type { Readable } from "node:stream";
 import { z } from "zod";
 import { type EmailAddress, validateAddress } from "../../core/mail/address.ts";
 import { contactJson, contactSummaryJson, toContactJson, toContactSummaryJson } from "../../core/mail/contact-json.ts";
@@ -7,23 +5,21 @@ import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { eraseAddress, isNothing } from "../../operations/mail/contact-erasure.ts";
 import { exportContacts } from "../../operations/mail/contact-export.ts";
-import { type ImportReport, importContacts, wholeRefusal } from "../../operations/mail/contact-import.ts";
+import { importContacts } from "../../operations/mail/contact-import.ts";
 import { judgeSelection } from "../../operations/mail/judge-selection.ts";
 import { exportReply } from "../../platform/http/streamed-reply.ts";
-import { jobError } from "../../store/jobs.ts";
 import { findContact } from "../../store/mail/contacts/contact-profiles.ts";
 import { type ContactSearch, searchContacts } from "../../store/mail/contacts/contact-search.ts";
 import { findFilter } from "../../store/mail/contacts/filters.ts";
 import { isWhitelisted } from "../../store/mail/contacts/whitelist.ts";
 import { listContactEvents } from "../../store/mail/events/event-pages.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
-import { type AdminCaller, areaOf, sharerOf } from "../caller.ts";
+import { areaOf, sharerOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
-import { MOST_ERRORS } from "../jobs.ts";
+import { startImportJob } from "../import-job.ts";
 import { problem } from "../problems.ts";
 import { jobReply } from "../schemas.ts";
-import { receiveUpload } from "../upload.ts";
 import { withInstance } from "../with-instance.ts";
 
 const instanceParams = z.object({ name: z.string() });
@@ -115,38 +111,15 @@ function importEndpoint(context: ConsoleContext): ConsoleEndpoint {
     change: { action: "contact.import", object: ({ params }) => params.name, detail: ({ fields }) => fields },
     act: ({ caller, params, fields, incoming }) =>
       withInstance(context, caller, params.name, async (instance) => {
-        const job = await startImport(context, caller, { instance, incoming, dryRun: fields.dry_run === "true" });
-        return job.ok ? ok({ job: job.value }) : job;
+        const about = { role: "instance", scope: instance.name } as const;
+        const description = { kind: "contact-import", object: instance.name, owner: caller.login, about };
+        const file = { incoming, mostOctets: MOST_CSV_OCTETS, dryRun: fields.dry_run === "true" };
+        // The lines that are stored stay so: the same file again goes on where this ended.
+        return startImportJob(context, description, file, (csv, options) =>
+          importContacts(context.db, instance.id, csv, options),
+        );
       }),
   });
-}
-
-function startImport(
-  { db, jobs, config }: ConsoleContext,
-  caller: AdminCaller,
-  {
-    instance,
-    incoming,
-    dryRun,
-  }: { readonly instance: Instance; readonly incoming: Readable; readonly dryRun: boolean },
-): Promise<Result<string, Refusal>> {
-  const about = { role: "instance", scope: instance.name } as const;
-  const description = { kind: "contact-import", object: instance.name, owner: caller.login, about };
-  const receive = () => receiveUpload(incoming, join(config.dataDir, "uploads"), MOST_CSV_OCTETS);
-  return jobs.startWith(description, receive, async (csv, { progress, problem }) => {
-    // The lines that are stored stay so: the same file again goes on where this ended.
-    const onProgress = (lines: number) => progress(lines);
-    const report = await importContacts(db, instance.id, csv, { dryRun, onProgress, mostErrors: MOST_ERRORS });
-    const refusal = wholeRefusal(report);
-    if (refusal !== undefined) return refuse(unacceptable(refusal));
-    for (const { line, reason } of report.errors) problem(jobError(reason, line));
-    progress(report.created + report.updated + report.rejected);
-    return ok(summarise(report, dryRun));
-  });
-}
-
-function summarise({ created, updated, rejected }: ImportReport, dryRun: boolean): object {
-  return { created, updated, rejected, dry_run: dryRun };
 }
 
 function readEndpoint(context: ConsoleContext): ConsoleEndpoint {

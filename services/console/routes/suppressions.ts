@@ -1,15 +1,11 @@
-import { join } from "node:path";
-import type { Readable } from "node:stream";
 import { z } from "zod";
 import { parseSuppressionTarget, SUPPRESSION_KINDS, type SuppressionTarget } from "../../core/mail/suppression.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { wholeRefusal } from "../../operations/mail/contact-import.ts";
 import { importSuppressions, MOST_NOTE_CHARACTERS } from "../../operations/mail/suppression-import.ts";
 import { ADDED_KINDS, exportSuppressions, suppress, unsuppress } from "../../operations/mail/suppressions.ts";
 import { exportReply } from "../../platform/http/streamed-reply.ts";
 import type { ConsoleScope } from "../../store/console/console-scope.ts";
-import { jobError } from "../../store/jobs.ts";
 import {
   isSuppressionCursor,
   type ListedSuppression,
@@ -20,10 +16,9 @@ import type { SuppressionOwner } from "../../store/mail/contacts/suppressions.ts
 import { type AdminCaller, areaOf, sharerOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
-import { MOST_ERRORS } from "../jobs.ts";
+import { startImportJob } from "../import-job.ts";
 import { problem } from "../problems.ts";
 import { jobReply, pageLimit } from "../schemas.ts";
-import { receiveUpload } from "../upload.ts";
 import { withInstance } from "../with-instance.ts";
 
 /** A list of those who are not to be mailed: an instance's below its path, and the operator's, which holds for all. */
@@ -242,29 +237,12 @@ function importEndpoint(context: ConsoleContext, list: ListPath): ConsoleEndpoin
       detail: ({ fields }) => fields,
     },
     act: ({ caller, params, fields, incoming }) =>
-      list.act(context, caller, params, async (open) => {
-        const job = await startImport(context, caller.login, open, { incoming, dryRun: fields.dry_run === "true" });
-        return job.ok ? ok({ job: job.value }) : job;
+      list.act(context, caller, params, async ({ owner, name, about }) => {
+        const description = { kind: "suppression-import", object: name, owner: caller.login, about };
+        const file = { incoming, mostOctets: MOST_CSV_OCTETS, dryRun: fields.dry_run === "true" };
+        return startImportJob(context, description, file, (csv, options) =>
+          importSuppressions(context.db, owner, csv, { ...options, creator: caller.login }),
+        );
       }),
-  });
-}
-
-function startImport(
-  { db, jobs, config }: ConsoleContext,
-  login: string,
-  { owner, name, about }: OpenList,
-  { incoming, dryRun }: { readonly incoming: Readable; readonly dryRun: boolean },
-): Promise<Result<string, Refusal>> {
-  const description = { kind: "suppression-import", object: name, owner: login, about };
-  const receive = () => receiveUpload(incoming, join(config.dataDir, "uploads"), MOST_CSV_OCTETS);
-  return jobs.startWith(description, receive, async (csv, { progress, problem: report }) => {
-    const options = { creator: login, dryRun, onProgress: progress, mostErrors: MOST_ERRORS };
-    const done = await importSuppressions(db, owner, csv, options);
-    const refusal = wholeRefusal(done);
-    if (refusal !== undefined) return refuse(unacceptable(refusal));
-    for (const { line, reason } of done.errors) report(jobError(reason, line));
-    const { created, updated, rejected } = done;
-    progress(created + updated + rejected);
-    return ok({ created, updated, rejected, dry_run: dryRun });
   });
 }

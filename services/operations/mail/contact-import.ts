@@ -16,6 +16,15 @@ import { findKnownKeys, judgeContactAddress, saveContacts } from "../../store/ma
 import { columnMissing, findHeaderFault, nameCells, readHeader, readRecords } from "./csv-records.ts";
 import { type ImportError, RejectedLines } from "./rejected-lines.ts";
 
+export interface ImportOptions {
+  /** Says what would become of the lines, and does nothing. */
+  readonly dryRun: boolean;
+  /** Told at each line how many have been done. */
+  readonly onProgress?: (lines: number) => void;
+  /** That are told; all unless given. */
+  readonly mostErrors?: number;
+}
+
 export interface ImportReport {
   readonly created: number;
   readonly updated: number;
@@ -31,15 +40,12 @@ const MISSING_EMAIL = columnMissing("email");
  * Reads contacts from CSV: UTF-8, commas, a header of API field names; columns of other names are custom fields. An
  * empty cell keeps what is there. Groups are parted by `|` (`splitGroupNames`). Bad lines are reported and do not stop good ones. The apostrophe that an export puts
  * before what a spreadsheet would take for a formula is taken off again.
- * @param options.dryRun says what would become of the lines, and does nothing
- * @param options.onProgress told at each line how many have been done
- * @param options.mostErrors that are told; all unless given
  */
 export async function importContacts(
   db: Db,
   instanceId: number,
   csv: Readable,
-  options: { readonly dryRun: boolean; readonly onProgress?: (lines: number) => void; readonly mostErrors?: number },
+  options: ImportOptions,
 ): Promise<ImportReport> {
   const { dryRun, onProgress = () => {} } = options;
   const write = dryRun ? makeRehearsal(db, instanceId) : makeWriter(db, instanceId);

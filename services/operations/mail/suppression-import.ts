@@ -4,7 +4,7 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { addSuppressions, findListedKeys, type SuppressionOwner } from "../../store/mail/contacts/suppressions.ts";
-import type { ImportReport } from "./contact-import.ts";
+import type { ImportOptions, ImportReport } from "./contact-import.ts";
 import { columnMissing, findHeaderFault, nameCells, readHeader, readRecords } from "./csv-records.ts";
 import { type ImportError, RejectedLines } from "./rejected-lines.ts";
 import { ADDED_KINDS, type AddedKind, type Suppression, suppress } from "./suppressions.ts";
@@ -17,19 +17,12 @@ export const MOST_NOTE_CHARACTERS = 500;
  * (by-hand where it is empty), `since` and `note`; other columns are left alone, so that an export can be read back. Bad
  * lines are reported and do not stop good ones.
  * @param options.creator login of who brings them in
- * @param options.mostErrors that are told; all unless given
- * @param options.dryRun says what would become of the lines, and does nothing
  */
 export async function importSuppressions(
   db: Db,
   owner: SuppressionOwner,
   csv: Readable,
-  options: {
-    readonly creator: string;
-    readonly dryRun: boolean;
-    readonly onProgress?: (lines: number) => void;
-    readonly mostErrors?: number;
-  },
+  options: ImportOptions & { readonly creator: string },
 ): Promise<ImportReport> {
   const errors = new RejectedLines(options.mostErrors);
   const report = { created: 0, updated: 0 };
