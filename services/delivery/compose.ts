@@ -96,7 +96,9 @@ export async function prepareMessage(
     compileTemplateSteps({
       from: toMailbox(template.from),
       ...(template.replyTo === undefined ? {} : { replyTo: toMailbox(template.replyTo) }),
-      ...{ subject: template.subject, html: tracked.html, text },
+      subject: template.subject,
+      html: tracked.html,
+      text,
       attachments,
       unsubscribe: template.unsubscribe,
     }),

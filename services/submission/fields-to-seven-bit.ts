@@ -19,7 +19,7 @@ const WORD_OCTETS = 30;
 
 /**
  * Header fields beyond ASCII in encoded words (RFC 2047) and parameters (RFC 2231), so that no server on the way need
- * offer SMTPUTF8 for them. Text that is not UTF-8 is read by the charset of the Content-Type beside it, else as Latin-1.
+ * offer SMTPUTF8 for them. Text that is not UTF-8 is read by the charset of the Content-Type beside it, else as Windows-1252.
  * Fields with addresses that only SMTPUTF8 carries stay as they are.
  * @returns the same fields when nothing had to change
  * @see RFC 6409 §8

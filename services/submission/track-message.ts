@@ -2,8 +2,8 @@ import { decodeQuotedPrintable } from "../core/mail/bounce/decode.ts";
 import { charsetDecoder } from "../core/mail/charset.ts";
 import { plainField } from "../core/mail/headers.ts";
 import { joinMessage, type MessageParts, splitMessage } from "../core/mail/message.ts";
-import { type MessagePlace, type MessageTracking, SOFT_BREAK } from "../core/mail/message-places.ts";
-import { encodeQuotedPrintable, toCrlf } from "../core/mail/mime.ts";
+import type { MessagePlace, MessageTracking } from "../core/mail/message-places.ts";
+import { encodeQuotedPrintable, SOFT_BREAK } from "../core/mail/mime.ts";
 import { MOST_PLACES, parseTemplate, UNSUBSCRIBE_TAG, wrappedTagName } from "../core/mail/personalise.ts";
 import { withUnsubscribeLink } from "../core/mail/template.ts";
 import { clickTag, OPEN_TAG, type TrackedHtml, trackHtmlSteps } from "../core/mail/tracking-html.ts";
@@ -197,7 +197,7 @@ function* encodeText(
   const places: MessagePlace[] = [];
   let offset = pieces[0]!.length;
   let column = 0;
-  for (const part of parseTemplate(toCrlf(text))) {
+  for (const part of parseTemplate(text)) {
     const isPlace = typeof part !== "string" && isPlaceTag(part.tag);
     const written = typeof part === "string" ? part : wrappedTagName(part.tag);
     const encoded = isPlace ? { octets: SOFT_BREAK, endColumn: 0 } : encodeQuotedPrintable(written, column);

@@ -1,5 +1,5 @@
 /** Places in a finished message that differ from recipient to recipient: the URLs of links, pixel and unsubscription. */
-import { encodeQuotedPrintable } from "./mime.ts";
+import { encodeQuotedPrintable, SOFT_BREAK } from "./mime.ts";
 import { escapeHtml } from "./personalise.ts";
 import type { LinkId } from "./tracking-html.ts";
 
@@ -22,9 +22,6 @@ export interface MessageTracking {
   /** Those of them that no reader can see. */
   readonly hidden?: readonly LinkId[];
 }
-
-/** Ends a line that goes on (RFC 2045 §6.7, rule 5): before a value and after it, so that its length moves nothing. */
-export const SOFT_BREAK = Buffer.from("=\r\n", "latin1");
 
 /** One recipient's octets. @param values by tag; one that is missing leaves its place empty */
 export function fillPlaces(

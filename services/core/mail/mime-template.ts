@@ -1,14 +1,18 @@
 /** Text parts with personal places in them, encoded as far as possible before any recipient is known. */
-
 import type { Steps } from "../steps.ts";
 import { plainField } from "./headers.ts";
-import { encodeBase64Lines, encodeQuotedPrintable, encodeQuotedPrintableSteps, prefersBase64, toCrlf } from "./mime.ts";
+import {
+  encodeBase64Lines,
+  encodeQuotedPrintable,
+  encodeQuotedPrintableSteps,
+  prefersBase64,
+  SOFT_BREAK,
+  toCrlf,
+} from "./mime.ts";
 import { type PersonalValues, renderTemplate, type TextTemplate, tagValue } from "./personalise.ts";
 
 /** Octets that all recipients share, or what makes the octets for one of them. */
 export type MessageChunk = Buffer | ((values: PersonalValues) => Buffer);
-
-const SOFT_BREAK = Buffer.from("=\r\n", "latin1");
 
 /**
  * One text part: its header, an empty line, its body.

@@ -46,6 +46,9 @@ export interface EncodedChunk {
   readonly endColumn: number;
 }
 
+/** Ends a line that goes on (RFC 2045 §6.7, rule 5): before a value and after it, so that its length moves nothing. */
+export const SOFT_BREAK = Buffer.from("=\r\n", "latin1");
+
 /** Of a text, encoded in one step. */
 const STEP_OCTETS = 65_536;
 

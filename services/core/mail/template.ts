@@ -199,16 +199,12 @@ function mergeConstants(chunks: readonly MessageChunk[]): MessageChunk[] {
       pending.push(chunk);
       continue;
     }
-    if (pending.length > 0) merged.push(joined(pending));
+    if (pending.length > 0) merged.push(Buffer.concat(pending));
     pending = [];
     merged.push(chunk);
   }
-  if (pending.length > 0) merged.push(joined(pending));
+  if (pending.length > 0) merged.push(Buffer.concat(pending));
   return merged;
-}
-
-function joined(pieces: readonly Buffer[]): Buffer {
-  return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
 }
 
 function octets(text: string): Buffer {
