@@ -195,10 +195,13 @@ export class Pipeline {
     this.#response.rcode = RCODE.SERVFAIL;
   }
 
-  /** Equal answers: of one rcode, from one name of the zone database and for one type, or from one zone where the name is not there. */
+  /**
+   * Equal answers: of one rcode, from one name of the zone database and of one type, or from one zone where the name is not
+   * there. Of what a name does not have, and of referrals, all types are equal.
+   */
   #judge(client: Client): number {
-    const { rcode } = this.#response;
-    const kind = (rcode << 16) | (rcode === RCODE.NOERROR ? this.#query.type : 0);
+    const { rcode, counts } = this.#response;
+    const kind = (rcode << 16) | (counts[SECTION.ANSWER] === 0 ? 0 : this.#query.type);
     const origin = rcode === RCODE.NOERROR || rcode === RCODE.NXDOMAIN ? this.#answerer.origin : 0;
     return this.#rateLimit.judge(client, kind, origin, this.#cookie.nowSeconds);
   }

@@ -1,5 +1,6 @@
 import { type Sentence, sentence } from "../sentences.ts";
 import { runAtOnce, type Steps } from "../steps.ts";
+import { isCostlyToHash } from "./dnssec/denial.ts";
 import {
   ancestorOf,
   type DomainName,
@@ -83,7 +84,7 @@ export interface DoubtfulChange {
 /**
  * Doubtful but lawful data, each once: data below a DNAME or a zone cut, MX, NS or SRV targets that are
  * CNAMEs in the zone, name servers of the zone without an address in it, the same for `mname`, parameters that clients
- * ignore, and what BIND refuses as a secondary. The list is bounded ({@link WarningList}).
+ * ignore, NSEC3 that costs too much, and what BIND refuses as a secondary. The list is bounded ({@link WarningList}).
  */
 export function findWarnings(change: DoubtfulChange, view: ZoneView): Sentence[] {
   return runAtOnce(findWarningsSteps(change, view));
@@ -103,7 +104,7 @@ export function* findWarningsSteps(
   }
   for (const record of [...changed, ...pointing]) {
     if (warnings.isFull) break;
-    const warning = targetWarning(apex, record, factsAt) ?? aliasWarning(record);
+    const warning = targetWarning(apex, record, factsAt) ?? aliasWarning(record) ?? denialWarning(record);
     if (warning !== undefined) warnings.add(warning);
     yield;
   }
@@ -219,6 +220,11 @@ function aliasWarning({ owner, type, rdata }: ResourceRecord): Sentence | undefi
   const isAlias = rdata[0] === 0 && rdata[1] === 0;
   if (!target || !isAlias || target.offset + target.length === rdata.length) return undefined;
   return sentence("alias-with-parameters", { owner: formatDomainName(owner), type: typeMnemonic(type) });
+}
+
+/** NSEC3 parameters by which our servers, for what it would cost them, do not deny. */
+function denialWarning({ type, rdata }: ResourceRecord): Sentence | undefined {
+  return type === TYPE.NSEC3PARAM && isCostlyToHash(rdata) ? sentence("nsec3-costly") : undefined;
 }
 
 /** BIND's `max-records-per-type`, unless its configuration has another. */

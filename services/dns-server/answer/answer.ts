@@ -202,7 +202,7 @@ export class Answerer {
     if (this.#denied.encloserLabel >= 0) this.#proofs.noteExpansion(this.#denied);
   }
 
-  /** RFC 8482 §4.1: over UDP one RRset, over TCP all; those of DNSSEC are for clients that take them (RFC 3225 §3). */
+  /** RFC 8482 §4.1: over UDP one RRset, over TCP all that have room; those of DNSSEC are for clients that take them (RFC 3225 §3). */
   #answerAny(node: number, owner: number): number {
     const reader = this.#reader;
     const response = this.#response;
@@ -212,7 +212,10 @@ export class Answerer {
     for (let left = reader.rrsetCount(node); left > 0; left -= 1) {
       const type = reader.rrsetType(rrset);
       if (!hidesDnssec || (type !== TYPE.RRSIG && type !== TYPE.NSEC)) {
-        if (!response.writeRrset(rrset, node, owner)) return OVERFLOW;
+        if (!response.writeRrset(rrset, node, owner)) {
+          if (!written) return OVERFLOW;
+          break;
+        }
         written = true;
         if (!this.#streamed) {
           if (!response.writeSignatures(rrset, node, owner)) return OVERFLOW;
@@ -224,14 +227,17 @@ export class Answerer {
     return written ? this.#endAnswer() : this.#noData(node);
   }
 
-  /** RRSIG as a QTYPE is another ANY: over UDP the signatures of one RRset, over TCP all (RFC 8482 §7). */
+  /** RRSIG as a QTYPE is another ANY: over UDP the signatures of one RRset, over TCP all that have room (RFC 8482 §7). */
   #answerSignatures(node: number, owner: number): number {
     const reader = this.#reader;
     let written = false;
     let rrset = reader.firstRrset(node);
     for (let left = reader.rrsetCount(node); left > 0; left -= 1) {
       if (reader.rrsetType(rrset) === TYPE.RRSIG) {
-        if (!this.#response.writeRrset(rrset, node, owner)) return OVERFLOW;
+        if (!this.#response.writeRrset(rrset, node, owner)) {
+          if (!written) return OVERFLOW;
+          break;
+        }
         written = true;
         if (!this.#streamed) break;
       }

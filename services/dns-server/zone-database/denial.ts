@@ -1,3 +1,4 @@
+import { isCostlyToHash } from "../../core/dns/dnssec/denial.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { coveredType } from "./stored-rrset.ts";
 
@@ -12,8 +13,6 @@ export const NO_DENIAL: Denial = { kind: "none" };
 
 /** SHA-1, the only algorithm that there is (RFC 5155 §11). */
 const NSEC3_SHA1 = 1;
-/** RFC 5155 §10.3: validators need not look at more, whatever the key; hashing more often would only cost us. */
-const MAX_ITERATIONS = 2_500;
 
 /**
  * Finds out from the records of an apex, one by one, how the zone denies. A zone is signed when it has keys and its SOA
@@ -52,11 +51,11 @@ export function isSameDenial(a: Denial, b: Denial): boolean {
   return a.iterations === b.iterations && Buffer.compare(a.salt, b.salt) === 0;
 }
 
-/** RFC 5155 §4.2: hash algorithm, flags, iterations, salt. Records with flags are being prepared and no server's to use. */
+/** RFC 5155 §4.2: hash algorithm, flags, iterations, salt. Records with flags are being prepared and no server's to use;
+ * without those that cost too much, names are denied without a proof. */
 function parametersIn(rdata: Uint8Array): Denial | undefined {
   const [algorithm, flags, high, low, saltOctets] = rdata;
   if (algorithm !== NSEC3_SHA1 || flags !== 0 || saltOctets === undefined) return undefined;
-  const iterations = (high! << 8) | low!;
-  if (iterations > MAX_ITERATIONS) return undefined;
-  return { kind: "nsec3", iterations, salt: rdata.slice(5, 5 + saltOctets) };
+  if (isCostlyToHash(rdata)) return undefined;
+  return { kind: "nsec3", iterations: (high! << 8) | low!, salt: rdata.slice(5, 5 + saltOctets) };
 }

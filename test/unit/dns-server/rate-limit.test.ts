@@ -8,7 +8,7 @@ import { pipelineOn, zoneDatabaseOf } from "./test-zone-database.ts";
 
 const zoneDatabase = zoneDatabaseOf({
   origin: "example.org.",
-  text: "$TTL 60\n@ SOA ns hostmaster 1 2 3 4 5\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.1\n*.wild A 192.0.2.2\n",
+  text: "$TTL 60\n@ SOA ns hostmaster 1 2 3 4 5\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.1\n*.wild A 192.0.2.2\ncut NS ns\n",
 });
 
 function limited(allow: readonly string[] = [], limitLoopback = false): Pipeline {
@@ -21,12 +21,12 @@ function limited(allow: readonly string[] = [], limitLoopback = false): Pipeline
 function outcome(
   pipeline: Pipeline,
   count: number,
-  query: (index: number) => { name: string; client: string; second?: number },
+  query: (index: number) => { name: string; type?: string; client: string; second?: number },
 ) {
   const counts = { answered: 0, truncated: 0, dropped: 0 };
   for (let index = 0; index < count; index += 1) {
-    const { name, client, second = 0 } = query(index);
-    const answer = ask(pipeline, name, "A", { client, nowSeconds: 1_700_000_000 + second });
+    const { name, type = "A", client, second = 0 } = query(index);
+    const answer = ask(pipeline, name, type, { client, nowSeconds: 1_700_000_000 + second });
     if (!answer) counts.dropped += 1;
     else if (answer.tc) counts.truncated += 1;
     else counts.answered += 1;
@@ -49,6 +49,17 @@ describe("response rate limiting", () => {
     const missing = outcome(limited(), 50, (index) => ({ name: `m${index}.example.org`, client: "192.0.2.1" }));
     const wild = outcome(limited(), 50, (index) => ({ name: `m${index}.wild.example.org`, client: "192.0.2.1" }));
     expect([missing.answered, wild.answered]).toEqual([10, 10]);
+  });
+
+  it("counts together all types that a name does not have, and those of a referral", () => {
+    const client = "192.0.2.1";
+    const missing = outcome(limited(), 50, (index) => ({
+      name: "www.example.org",
+      type: `TYPE${index + 300}`,
+      client,
+    }));
+    const cut = outcome(limited(), 50, (index) => ({ name: "a.cut.example.org", type: `TYPE${index + 300}`, client }));
+    expect([missing.answered, cut.answered]).toEqual([10, 10]);
   });
 
   it("leaves other networks alone", () => {

@@ -34,6 +34,25 @@ export function denialScheme(kind: Denial, apex: DomainName): DenialScheme {
 /** RDATA of the NSEC3PARAM that goes with our NSEC3: SHA-1, no iterations, no salt (RFC 5155 §4, RFC 9276 §3.1). */
 export const NSEC3PARAM_RDATA = Uint8Array.of(1, 0, 0, 0, 0);
 
+/** Of a digest by SHA-1. */
+const HASH_OCTETS = 20;
+/** Iterations of NSEC3 that validators of today look at, with a salt that goes with the digest into one block of SHA-1. */
+const MOST_HASH_BLOCKS = 151;
+const SHA1_BLOCK_OCTETS = 64;
+/** A bit and the length of what is hashed (FIPS 180-4 §5.1.1), in octets. */
+const SHA1_PADDING_OCTETS = 9;
+
+/**
+ * Whether a denial by NSEC3 with such parameters costs a server too much: each query for a name that is not there costs
+ * it several hashes, and a validator takes no proof that took more than 150 iterations (RFC 9276 §3.2).
+ * @param rdata of an NSEC3PARAM: algorithm, flags, iterations, salt (RFC 5155 §4.2)
+ */
+export function isCostlyToHash(rdata: Uint8Array): boolean {
+  const iterations = (rdata[2]! << 8) | rdata[3]!;
+  const blocks = Math.ceil((HASH_OCTETS + rdata[4]! + SHA1_PADDING_OCTETS) / SHA1_BLOCK_OCTETS);
+  return (iterations + 1) * blocks > MOST_HASH_BLOCKS;
+}
+
 /** SHA-1 over the name in lower case, no iterations, no salt (RFC 5155 §5, RFC 9276 §3.1). */
 export function nsec3Hash(name: DomainName): Uint8Array {
   return createHash("sha1").update(Buffer.from(name.key, "latin1")).digest();
@@ -57,7 +76,6 @@ const nsecScheme: DenialScheme = {
 
 /** RFC 5155 §3: algorithm SHA-1, no opt-out, no iterations, no salt, and the length of the hash. */
 const NSEC3_HEAD = Uint8Array.of(1, 0, 0, 0, 0, 20);
-const HASH_OCTETS = 20;
 
 /** NSEC3: hashes of the names, as base32hex labels at the apex. */
 function makeNsec3Scheme(apex: DomainName): DenialScheme {

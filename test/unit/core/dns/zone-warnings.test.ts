@@ -99,6 +99,12 @@ describe("warnings", () => {
       [recordOf("@", "HTTPS", "0 pool.example.net. port=8443"), recordOf("s", "SVCB", "1 pool.example.net. port=8443")],
       ["the HTTPS of example.org. has parameters beside a SvcPriority of 0, with which clients ignore them"],
     ],
+    [
+      "NSEC3 that takes too long",
+      [recordOf("@", "NSEC3PARAM", "1 0 151 -"), recordOf("@", "NSEC3PARAM", `1 0 75 ${"ab".repeat(36)}`)],
+      ["the NSEC3PARAM asks for more hashing than 150 iterations: names that do not exist are denied without a proof"],
+    ],
+    ["NSEC3 that does not", [recordOf("@", "NSEC3PARAM", `1 0 150 ${"ab".repeat(35)}`)], []],
     ["an alias of a service without", [recordOf("@", "HTTPS", "0 pool.example.net.")], []],
     ["another type at a wildcard", [recordOf("*.w", "A", "192.0.2.1")], []],
     ["a hundred records of a type, and one of another", [...addresses(100), recordOf("many", "TXT", "x")], []],

@@ -55,6 +55,18 @@ describe("a signed zone", () => {
     expect(typesOf(all.answers)).toEqual(["A", "NSEC", "RRSIG A", "RRSIG NSEC", "RRSIG TXT", "TXT"]);
   });
 
+  it("answers ANY over TCP with what has room of more than a message holds (RFC 8482 §4.1)", () => {
+    const texts = (type: string) =>
+      Array.from({ length: 150 }, (_, n) => `big ${type} "${String(n).padEnd(250, "x")}"\n`);
+    const text = HEAD + NSEC + [...texts("TXT"), ...texts("SPF")].join("");
+    const answer = ask(pipelineOn(zoneDatabaseOf({ origin: "example.org.", text })), "big.example.org", "ANY", {
+      streamed: true,
+    });
+    expect(answer).toMatchObject({ rcode: 0 });
+    expect(new Set(typesOf(answer.answers))).toEqual(new Set(["TXT"]));
+    expect(answer.answers).toHaveLength(150);
+  });
+
   it("keeps signatures and proofs out of ANY for clients without DO", () => {
     const plain = { dnssecOk: false };
     expect(typesOf(ask(pipeline, "www.example.org", "ANY", plain).answers)).toEqual(["A"]);
@@ -97,7 +109,8 @@ describe("a zone that is not signed, with records of DNSSEC in it", () => {
     ["no chain", HEAD],
     ["parameters that nobody may use yet", `${HEAD}@ NSEC3PARAM 1 1 0 -\n`],
     ["parameters of an unknown algorithm", `${HEAD}@ NSEC3PARAM 2 0 0 -\n`],
-    ["more iterations than anybody accepts", `${HEAD}@ NSEC3PARAM 1 0 2501 -\n`],
+    ["more iterations than anybody accepts", `${HEAD}@ NSEC3PARAM 1 0 151 -\n`],
+    ["iterations over a salt that takes as long", `${HEAD}@ NSEC3PARAM 1 0 75 ${"ab".repeat(36)}\n`],
   ])("denies without proofs: %s", (_, text) => {
     const pipeline = pipelineOn(zoneDatabaseOf({ origin: "example.org.", text }));
     expect(ask(pipeline, "none.example.org", "A")).toMatchObject({ rcode: 3 });

@@ -180,6 +180,8 @@ export const problems = {
     "alias-with-parameters":
       "The {type} of {owner} has parameters beside a SvcPriority of 0, with which clients ignore them.",
     "jobs-unfinished": "Too many imports are still at work. Try again when one has ended.",
+    "nsec3-costly":
+      "The NSEC3PARAM asks for more hashing than 150 iterations: names that do not exist are denied without a proof.",
     "wildcard-ns": "{owner} is a wildcard with NS records: BIND as a secondary refuses the whole zone for it.",
     "many-records":
       "{owner} has {count} {type} records: BIND as a secondary refuses the whole zone for more than {most}, unless its max-records-per-type allows them.",

@@ -210,6 +210,8 @@ export const problems: Texts["problems"] = {
     "below-zone-cut": "{owner} {type} queda debajo de la delegación en {above} y no se sirve como respuesta.",
     "alias-with-parameters":
       "El {type} de {owner} tiene parámetros junto a un SvcPriority de 0, con el que los clientes no los miran.",
+    "nsec3-costly":
+      "El NSEC3PARAM pide más cálculo que 150 iteraciones: los nombres que no existen se niegan sin prueba.",
     "wildcard-ns": "{owner} es un comodín con registros NS: BIND como secundario rechaza toda la zona por él.",
     "many-records":
       "{owner} tiene {count} registros {type}: BIND como secundario rechaza toda la zona si son más de {most}, salvo que su max-records-per-type los permita.",
