@@ -40,10 +40,11 @@ export class ZoneNotices {
     });
   }
 
-  /** @param payload a zone's id; none, or an empty one, for any */
+  /** @param payload ids of zones, with blanks between them; undefined for any */
   note(payload: string | undefined): void {
-    const zoneId = Number(payload || ANY);
-    if (!this.#waiting.has(zoneId)) this.#waiting.set(zoneId, this.#resting.get(zoneId) ?? 0);
+    for (const zoneId of payload === undefined ? [ANY] : payload.split(" ").map(Number)) {
+      if (!this.#waiting.has(zoneId)) this.#waiting.set(zoneId, this.#resting.get(zoneId) ?? 0);
+    }
     if (this.#isAwake) return;
     this.#isAwake = true;
     this.#work.wake();
