@@ -11,6 +11,9 @@ import { pruneZoneNameBuckets } from "../store/dns/zone-search.ts";
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
+/** Secondaries answer from a zone for its EXPIRE, two to four weeks as a rule (RFC 1912 §2.2). */
+const DELETIONS_KEPT_DAYS = 30;
+
 /** Between two steps it rests for so many times as long as a step took: changes come first, however many zones there are. */
 const RESTS = 9;
 
@@ -56,7 +59,7 @@ async function tidy(
   isStopping: (tookMs: number) => Promise<boolean>,
 ): Promise<number> {
   const nowMs = clock.nowMs();
-  await pruneZoneDeletions(db, new Date(nowMs - DAY_MS));
+  await pruneZoneDeletions(db, new Date(nowMs - DELETIONS_KEPT_DAYS * DAY_MS));
   await pruneZoneNameBuckets(db, isStopping);
   const before = new Date(nowMs - keep.journalDays * DAY_MS);
   return pruneJournals(db, { before, versions: keep.journalVersions }, isStopping);

@@ -1,4 +1,4 @@
-import { nameFromStoredWire } from "../../core/dns/name.ts";
+import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
 import { decodeRecords, type ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { serialIsAhead } from "../../core/dns/serial.ts";
@@ -29,7 +29,7 @@ export type ZoneDifference =
       readonly deleted: readonly ResourceRecord[];
       readonly added: readonly ResourceRecord[];
     }
-  /** The journal does not reach back, or the whole zone has fewer records. */
+  /** The journal does not reach back, the version may be one of a former zone of the name, or the whole zone has fewer records. */
   | { readonly kind: "whole-zone"; readonly newSoa: ResourceRecord };
 
 /** From so many octets of journal on the whole zone is sent: to condense more would hold up everybody else. */
@@ -60,6 +60,7 @@ export function readZoneDifference(db: Db, zoneId: number, sinceSerial: number):
     if (!soa) return undefined;
     const { serial, record: newSoa } = soa;
     if (sinceSerial === serial || serialIsAhead(sinceSerial, serial)) return { kind: "current", newSoa };
+    if (await mayBeFormer(snapshot, newSoa.owner, sinceSerial)) return { kind: "whole-zone", newSoa };
     const versions = await readVersions(snapshot, zoneId, sinceSerial, serial);
     if (!versions) return { kind: "whole-zone", newSoa };
     const { oldSoa, deleted, added } = condense(versions);
@@ -89,6 +90,19 @@ async function readSoa(db: Db, zoneId: number): Promise<{ serial: number; record
     rdata: encodeSoaRdata(soaOf(row)),
   };
   return { serial: row.serial, record };
+}
+
+/**
+ * Whether a serial may be one of a zone of the name that was deleted: no zone has had it that is not behind its last one
+ * (RFC 1982 §3.2). Deletions are remembered for longer than secondaries answer without news.
+ */
+async function mayBeFormer(db: Db, apex: DomainName, serial: number): Promise<boolean> {
+  const rows = await queryRows<{ serial: number | null }>(
+    db,
+    "select distinct serial from zone_deletions where apex = $1",
+    [Buffer.from(apex.key, "latin1")],
+  );
+  return rows.some((former) => former.serial === null || !serialIsAhead(serial, former.serial));
 }
 
 /** The versions from one serial to another, oldest first; undefined when one is missing or they are too large. */

@@ -66,7 +66,7 @@ export async function boundJournal(db: Db, zoneId: number, mostOctets = MOST_JOU
   return Number(row?.removed ?? 0);
 }
 
-/** Forgets deletions of zones that every server has heard of by now. */
+/** Forgets deletions of zones that every server has heard of by now, and from which no secondary answers any more. */
 export async function pruneZoneDeletions(db: Db, before: Date): Promise<void> {
   await queryRows(db, "delete from zone_deletions where deleted_at < $1", [before]);
 }

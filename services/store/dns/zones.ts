@@ -214,8 +214,8 @@ export async function listZonesWhere(
 export async function deleteZonesWhere(db: Db, condition: string, bindings: readonly Binding[]): Promise<number[]> {
   const gone = await queryRows<{ zone_id: number }>(
     db,
-    `with gone as (delete from zones where ${condition} returning id, apex)
-     insert into zone_deletions (zone_id, apex) select id, apex from gone returning zone_id`,
+    `with gone as (delete from zones where ${condition} returning id, apex, serial)
+     insert into zone_deletions (zone_id, apex, serial) select id, apex, serial from gone returning zone_id`,
     bindings,
   );
   return gone.map((row) => row.zone_id);
