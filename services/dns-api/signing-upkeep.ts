@@ -10,6 +10,7 @@ import type { Db } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import { listDueZones, listUncheckedZones, noteChecked } from "../store/dns/dnssec-zones.ts";
 import { zoneName } from "../store/dns/zones.ts";
+import { SparingLookUps } from "./sparing-look-ups.ts";
 import type { ZoneAnnouncer } from "./zone-announcer.ts";
 
 /** Between two looks for zones that are due. */
@@ -20,9 +21,6 @@ const ZONES_A_LOOK = 100;
 const CHECK_EVERY_MS = 86_400_000;
 /** Zones that are looked after at a time: some wait for their parents, and the API needs connections too. */
 const ZONES_AT_A_TIME = 4;
-/** After so many look-ups without an answer the resolver is left alone for a while: it would only hold up the rest. */
-const SILENCES = 5;
-const RESOLVER_REST_MS = 60_000;
 
 const versionsMade = new Counter({
   name: "palomar_dnssec_versions_total",
@@ -50,13 +48,13 @@ export interface SigningUpkeepOptions {
  * where one is awaited, and takes the steps of key changes. Each day it compares each zone with what it should be, those
  * first that never were compared, and repairs what is not. Of the nodes of a deployment one does it at a time.
  */
-export function startSigningUpkeep(given: SigningUpkeepOptions): { stop(): Promise<void> } {
-  const options = { ...given, lookUpDs: sparing(given.lookUpDs) };
+export function startSigningUpkeep(options: SigningUpkeepOptions): { stop(): Promise<void> } {
   const { db, observe, everyMs = EVERY_MS } = options;
+  const lookUps = new SparingLookUps(options.lookUpDs);
   return new RepeatedWork({
     take: async (signal) => {
       const isMoreDue = await withUpkeepLock(db, async () => {
-        const hasMoreToMaintain = await maintainDueZones(options, signal);
+        const hasMoreToMaintain = await maintainDueZones(options, lookUps, signal);
         const hasMoreToCheck = await checkZones(options, signal);
         return hasMoreToMaintain || hasMoreToCheck;
       });
@@ -70,18 +68,28 @@ export function startSigningUpkeep(given: SigningUpkeepOptions): { stop(): Promi
 }
 
 /** @returns whether there may be more */
-async function maintainDueZones(options: SigningUpkeepOptions, stopping: AbortSignal): Promise<boolean> {
+async function maintainDueZones(
+  options: SigningUpkeepOptions,
+  lookUps: SparingLookUps,
+  stopping: AbortSignal,
+): Promise<boolean> {
   const due = await listDueZones(options.db, new Date(options.signer.clock.nowMs()), ZONES_A_LOOK);
   const waiting = due.values();
   const work = async () => {
-    for (const apex of waiting) if (!stopping.aborted) await maintain(options, apex);
+    for (const { apex, companyId } of waiting) {
+      if (!stopping.aborted) await maintain(options, apex, lookUps.of(companyId));
+    }
   };
   await Promise.all(Array.from({ length: ZONES_AT_A_TIME }, work));
   return due.length === ZONES_A_LOOK;
 }
 
-async function maintain(options: SigningUpkeepOptions, apex: DomainName): Promise<void> {
-  const { db, signer, lookUpDs, announcer, observe } = options;
+async function maintain(
+  options: SigningUpkeepOptions,
+  apex: DomainName,
+  lookUpDs: LookUpDs | undefined,
+): Promise<void> {
+  const { db, signer, announcer, observe } = options;
   try {
     const changed = await maintainZone(db, apex, { signer, lookUpDs });
     announcer.announce(changed.map(({ id }) => id));
@@ -124,17 +132,4 @@ async function repair({ db, signer, announcer, observe }: SigningUpkeepOptions, 
   announcer.announce([repaired.id]);
   zonesRepaired.inc();
   observe({ kind: "zone-repaired", level: "warn", zone: repaired.name, serial: repaired.soa.serial });
-}
-
-/** Look-ups that stop for a while when nobody answers. */
-function sparing(lookUpDs: LookUpDs): LookUpDs {
-  let silences = 0;
-  let restUntil = 0;
-  return async (name) => {
-    if (performance.now() < restUntil) return undefined;
-    const records = await lookUpDs(name);
-    silences = records ? 0 : silences + 1;
-    if (silences >= SILENCES) restUntil = performance.now() + RESOLVER_REST_MS;
-    return records;
-  };
 }

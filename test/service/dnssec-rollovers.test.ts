@@ -79,7 +79,7 @@ async function pass(ms: number, stepMs = HOUR): Promise<void> {
   let version = (await zone()).version;
   while (nowMs < end) {
     nowMs = Math.min(end, nowMs + stepMs);
-    for (const apex of await listDueZones(database.db, new Date(nowMs), 10)) {
+    for (const { apex } of await listDueZones(database.db, new Date(nowMs), 10)) {
       await maintainZone(database.db, apex, { signer: target.signer, lookUpDs });
     }
     const { version: after } = await zone();
@@ -258,9 +258,9 @@ describe("signatures", () => {
     const { soa } = await zone();
     nowMs = first - HOUR;
     const due = await listDueZones(database.db, new Date(nowMs), 10);
-    expect(due.map(({ key }) => key)).toEqual([target.apex.key]);
+    expect(due.map(({ apex }) => apex.key)).toEqual([target.apex.key]);
     parentDs = undefined;
-    await maintainZone(database.db, due[0]!, { signer: target.signer, lookUpDs });
+    await maintainZone(database.db, due[0]!.apex, { signer: target.signer, lookUpDs });
     expect(Math.min(...(await signatureEnds()))).toBeGreaterThan(nowMs + 12 * DAY);
     const renewed = await zone();
     expect(renewed.soa.serial).toBeGreaterThan(soa.serial);
@@ -268,6 +268,20 @@ describe("signatures", () => {
     const history = await readHistory(database.db, renewed.id, undefined, 100);
     expect(history.map(({ actor }) => actor)).not.toContain("dnssec");
     expect(await listDueZones(database.db, new Date(nowMs), 10)).toEqual([]);
+  });
+
+  it("are made anew while nobody is to be asked for the parent's DS, which is asked for as soon as somebody may be", async () => {
+    await sign();
+    nowMs = Math.min(...(await signatureEnds())) - HOUR;
+    const { id } = await zone();
+    const checked = () => database.db("zone_signing").where({ zone_id: id }).first("parent_checked_at");
+    const before = await checked();
+    await maintainZone(database.db, target.apex, { signer: target.signer, lookUpDs: undefined });
+    expect(Math.min(...(await signatureEnds()))).toBeGreaterThan(nowMs + 12 * DAY);
+    expect(await checked()).toEqual(before);
+    nowMs += HOUR;
+    await maintainZone(database.db, target.apex, { signer: target.signer, lookUpDs });
+    expect(await checked()).not.toEqual(before);
   });
 
   it("are made anew a few at a time, so that secondaries of a large zone follow by IXFR, also after a week off", async () => {

@@ -35,12 +35,13 @@ export function withUpkeepLock<T>(db: Db, run: () => Promise<T>): Promise<T | un
 /**
  * Does what is due for a signed zone: signatures that end soon, then key changes, then the parent's DS, which a hosted
  * parent gets at once.
+ * @param options.lookUpDs undefined where nobody is to be asked for the parent's DS this time
  * @returns the zones whose data changed: this one, its parent
  */
 export async function maintainZone(
   db: Db,
   apex: DomainName,
-  { signer, lookUpDs }: { readonly signer: ZoneSigner; readonly lookUpDs: LookUpDs },
+  { signer, lookUpDs }: { readonly signer: ZoneSigner; readonly lookUpDs: LookUpDs | undefined },
 ): Promise<Zone[]> {
   const domain = zoneName(apex);
   // A zone must not lose its signatures because they take more than its company may have.
@@ -124,16 +125,18 @@ async function renew(
   return { deleted, added: await signAll(toSign, zone.apex, signer) };
 }
 
-async function checkParent(db: Db, target: SigningTarget, lookUpDs: LookUpDs): Promise<void> {
+async function checkParent(db: Db, target: SigningTarget, lookUpDs: LookUpDs | undefined): Promise<void> {
   const found = await findSignedZone(db, target);
   if (!found.ok || !found.value.state) return;
   const now = new Date(target.signer.clock.nowMs());
   const checkAt = nextParentCheck(found.value.state, now);
   if (!checkAt || checkAt > now) return;
-  const parentDs = await askParent(db, target.apex, lookUpDs);
+  const parentDs = await askParent(db, target.apex, lookUpDs ?? askNobody);
   if (parentDs) await noteParentDs(db, target, parentDs);
-  else await writeParentChecked(db, found.value.zone.id, now);
+  else if (lookUpDs) await writeParentChecked(db, found.value.zone.id, now);
 }
+
+const askNobody: LookUpDs = () => Promise.resolve(undefined);
 
 /** Leaves a zone alone for a while, after a failure. */
 export async function postponeZone(db: Db, apex: DomainName, now: Date): Promise<void> {

@@ -18,15 +18,19 @@ export async function takeUpkeepLock(transaction: Transaction): Promise<boolean>
  * The signed zones that somebody has to look at, the longest overdue first.
  * @param limit so many at most
  */
-export async function listDueZones(db: Db, now: Date, limit: number): Promise<DomainName[]> {
-  const rows = await queryRows<{ apex: Buffer }>(
+export async function listDueZones(
+  db: Db,
+  now: Date,
+  limit: number,
+): Promise<{ readonly apex: DomainName; readonly companyId: number | null }[]> {
+  const rows = await queryRows<{ apex: Buffer; company_id: number | null }>(
     db,
-    `select z.apex from zone_signing s join zones z on z.id = s.zone_id
+    `select z.apex, z.company_id from zone_signing s join zones z on z.id = s.zone_id
       where s.due_at <= $1 order by s.due_at limit $2`,
     [now, limit],
     { name: "list-due-zones" },
   );
-  return rows.map(({ apex }) => nameFromStoredWire(apex));
+  return rows.map(({ apex, company_id }) => ({ apex: nameFromStoredWire(apex), companyId: company_id }));
 }
 
 /** Notes when somebody has to look at a signed zone next. */
