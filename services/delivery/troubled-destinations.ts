@@ -1,0 +1,51 @@
+import { nextAttempt, type RetrySchedule } from "../core/mail/retry.ts";
+import { recentMap } from "../core/recent-map.ts";
+import type { Observe } from "../platform/observability/observation.ts";
+import type { Db } from "../platform/postgres/db.ts";
+import { ANY_SOURCE, lotOf } from "../store/mail/queue/lease-partitions.ts";
+import { backOffDestination, endBackOff } from "../store/mail/queue/queue-backoffs.ts";
+
+export interface TroubledDestinationsOptions {
+  readonly db: Db;
+  readonly schedule: RetrySchedule;
+  /** The longest that a destination is left alone. */
+  readonly mostBackOffSeconds: number;
+  readonly random: () => number;
+  readonly observe: Observe;
+}
+
+/** Destinations in back-off that are remembered; of a forgotten one the back-off ends by itself. */
+const MOST_REMEMBERED = 10_000;
+
+/** Puts destinations into back-off for sources of ours, and takes them out of it when they take mail again. */
+export class TroubledDestinations {
+  readonly #options: TroubledDestinationsOptions;
+  /** Sources in back-off, with their destinations, as far as this worker knows. */
+  readonly #troubled = recentMap<string, true>(MOST_REMEMBERED);
+
+  constructor(options: TroubledDestinationsOptions) {
+    this.#options = options;
+  }
+
+  /** The destination took mail of a source, or these sources are in trouble there. */
+  note(destination: string, sources: readonly string[], trouble: string | undefined): void {
+    const change =
+      trouble === undefined ? this.#endBackOff(destination, sources[0]!) : this.#backOff(destination, sources, trouble);
+    // A back-off that is not stored costs a needless attempt, no more.
+    change?.catch((error: unknown) =>
+      this.#options.observe({ kind: "back-off-not-stored", level: "warn", err: error }),
+    );
+  }
+
+  #endBackOff(destination: string, source: string): Promise<void> | undefined {
+    const ended = [source, ANY_SOURCE].filter((each) => this.#troubled.delete(lotOf(destination, each)));
+    return ended.length === 0 ? undefined : endBackOff(this.#options.db, destination, source);
+  }
+
+  async #backOff(destination: string, sources: readonly string[], reason: string): Promise<void> {
+    const { db, schedule, mostBackOffSeconds, random } = this.#options;
+    for (const source of sources) this.#troubled.set(lotOf(destination, source), true);
+    const seconds = Math.min(nextAttempt(1, schedule, random) / 1000, mostBackOffSeconds);
+    await backOffDestination(db, destination, { sources, seconds, reason });
+  }
+}
