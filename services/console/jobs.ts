@@ -8,7 +8,15 @@ import { FairTurns, type TurnLimits } from "../platform/fair-turns.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import type { ConsoleScope } from "../store/console/console-scope.ts";
-import { addJob, failSilentJobs, finishJob, type JobError, jobError, noteProgress } from "../store/jobs.ts";
+import {
+  addJob,
+  failSilentJobs,
+  finishJob,
+  type JobError,
+  type JobProgress,
+  jobError,
+  noteProgress,
+} from "../store/jobs.ts";
 import type { Upload } from "./upload.ts";
 
 /** What a job is told to the user as. */
@@ -131,6 +139,9 @@ export class JobRunner {
   async #run(id: string, { total = null }: { readonly total?: number | null }, work: JobWork): Promise<void> {
     const progress: { done: number; total: number | null } = { done: 0, total };
     const errors: JobError[] = [];
+    /** Aborted when somebody has given the job up, as nobody could be told for long that it goes on. */
+    const lost = new AbortController();
+    const signal = AbortSignal.any([this.#abort.signal, lost.signal]);
     const reporter: JobReporter = {
       progress: (done, of) => {
         progress.done = done;
@@ -139,9 +150,9 @@ export class JobRunner {
       problem: (error) => {
         if (errors.length < MOST_ERRORS) errors.push(error);
       },
-      signal: this.#abort.signal,
+      signal,
     };
-    const heartbeat = setInterval(() => this.#beat(id, progress), HEARTBEAT_MS);
+    const heartbeat = setInterval(() => this.#beat(id, progress, lost), HEARTBEAT_MS);
     try {
       const outcome = await work(reporter);
       if (!outcome.ok) errors.push(jobError(sentenceOf(outcome.error)));
@@ -150,7 +161,7 @@ export class JobRunner {
       await finishJob(this.#db, id, { ...progress, state, result, errors });
     } catch (err) {
       clearInterval(heartbeat);
-      const interrupted = this.#abort.signal.aborted;
+      const interrupted = signal.aborted;
       if (!interrupted) this.#observe({ kind: "console-job-failed", level: "error", job: id, err });
       errors.push(interrupted ? INTERRUPTED : jobError(sentence("internal")));
       await finishJob(this.#db, id, { ...progress, state: "failed", result: null, errors }).catch(
@@ -160,9 +171,11 @@ export class JobRunner {
     }
   }
 
-  #beat(id: string, progress: { readonly done: number; readonly total: number | null }): void {
-    noteProgress(this.#db, id, progress).catch((err) =>
-      this.#observe({ kind: "console-job-heartbeat-failed", level: "warn", job: id, err }),
-    );
+  async #beat(id: string, progress: JobProgress, lost: AbortController): Promise<void> {
+    try {
+      if (!(await noteProgress(this.#db, id, progress))) lost.abort();
+    } catch (err) {
+      this.#observe({ kind: "console-job-heartbeat-failed", level: "warn", job: id, err });
+    }
   }
 }
