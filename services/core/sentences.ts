@@ -652,6 +652,7 @@ export const SENTENCES = {
   "content-encoding": "content encoding not supported",
   "larger-than": "larger than {most}",
   "no-text": "not text",
+  "empty-text": "empty",
   "no-utf8": "not UTF-8",
 
   // Contacts as CSV

@@ -86,6 +86,34 @@ test.each(WAYS)("what waited for another attempt is not sent to who %s", async (
   expect(failures).toEqual([]);
 });
 
+test("what its recipient has complained of counts as delivered, although it is not known to have been sent", async () => {
+  const { db } = database;
+  let isBusy = true;
+  const far = await sink({
+    onRcptTo: (_address, _session, done) =>
+      done(isBusy ? Object.assign(new Error("4.2.0 later"), { responseCode: 450 }) : null),
+  });
+  const email = "gone@a.example.net";
+  const eeid = await accept([email], "<p>Hi</p>", false, [], await addedCampaign(db));
+  const worker = run(makeWorker(routes({ "a.example.net": far.port })));
+  await eventually(
+    () => db("deliveries").where({ instance_id: instanceId }).where("attempts", ">", 0),
+    (tried) => tried.length === 1,
+  );
+  await worker.stop();
+  await db("contacts").where({ instance_id: instanceId, email }).update({ invalid: true });
+  await db("deliveries").where({ instance_id: instanceId }).update({ complained_at: new Date() });
+  isBusy = false;
+  run(makeWorker(routes({ "a.example.net": far.port })));
+  await untilSent(eeid);
+
+  expect(recipientsOf(far)).toEqual([]);
+  expect(await db("deliveries").where({ instance_id: instanceId }).pluck("state")).toEqual(["delivered"]);
+  expect(await db("events").where({ instance_id: instanceId, kind: EVENT_KINDS["not-sent"] })).toEqual([]);
+  expect(await findBatch(db, instanceId, eeid)).toMatchObject({ recipients: 1, refused: 0 });
+  expect(failures).toEqual([]);
+});
+
 const LISTS: readonly [what: string, key: string, by: "its instance" | "the operator"][] = [
   ["an address", "gone@a.example.net", "its instance"],
   ["a domain", "@a.example.net", "its instance"],

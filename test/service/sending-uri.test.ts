@@ -38,6 +38,11 @@ const PAGES: Record<string, Reply> = {
   "/missing": (response) => void response.writeHead(404).end(),
   "/latin1": html(Buffer.from([0x3c, 0x70, 0x3e, 0xf1]), "text/html"),
   "/said-latin1": html("<p>", "text/html; charset=iso-8859-1"),
+  "/empty": html(" \n"),
+  "/short": (response) => {
+    response.writeHead(200, { "content-type": "text/html", "content-length": 500 });
+    response.write("<p>half", () => response.destroy());
+  },
   "/image": html("GIF89a", "image/gif"),
   "/huge": html(Buffer.alloc(5 * 2 ** 20 + 1, "a")),
   "/subject": html("The subject for XYZNOMBREXYZ\r\nX-Evil: 1\n", "text/plain"),
@@ -99,6 +104,8 @@ describe("html_url", () => {
     ["/loop", "too many redirects"],
     ["/to-file", "redirect to another scheme"],
     ["/to-private", "address not allowed"],
+    ["/empty", "empty"],
+    ["/short", "ECONNRESET"],
     ["/latin1", "not UTF-8"],
     ["/said-latin1", "not UTF-8"],
     ["/image", "content type not supported"],

@@ -24,7 +24,7 @@ const TYPES: Readonly<Record<FetchedKind, RegExp>> = {
 /**
  * Fetches a text that a client named by URL. 301 and 302 are followed to a 200. Each hop's host is resolved here and
  * the connection goes to the very address that was judged, so that no name, spelling, redirect or second answer of a
- * DNS server leads to a private, loopback, link-local or metadata address.
+ * DNS server leads to a private, loopback, link-local or metadata address. An empty text is a failure: nobody means to send it.
  * @returns refused with the reason
  */
 export async function fetchText(
@@ -105,6 +105,7 @@ async function readText(body: AsyncIterable<Buffer>): Promise<Result<{ text: str
   }
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
+    if (text.trim() === "") return refuse(sentence("empty-text"));
     return text.includes("\0") ? refuse(sentence("no-text")) : ok({ text });
   } catch {
     return refuse(sentence("no-utf8"));
@@ -116,14 +117,15 @@ const CONNECTION_ERRORS = {
   ECONNREFUSED: "connection-refused",
   ECONNRESET: "connection-lost",
   EPIPE: "connection-lost",
-  UND_ERR_SOCKET: "connection-lost",
   EHOSTUNREACH: "host-unreachable",
   ENETUNREACH: "host-unreachable",
 } as const;
 
 /** What an error of a request says. */
 export function describeError(error: unknown): Sentence {
-  const { code, message } = error as NodeJS.ErrnoException;
+  const { code: stated, message } = error as NodeJS.ErrnoException;
+  // The client's own word for it.
+  const code = stated === "UND_ERR_SOCKET" ? "ECONNRESET" : stated;
   if (code === undefined) return sentence("as-stated", { text: message });
   if (/^(?:\w*CERT\w*|UNABLE_TO_\w+)$/.test(code)) return sentence("certificate", { error: code });
   const known = CONNECTION_ERRORS[code as keyof typeof CONNECTION_ERRORS];

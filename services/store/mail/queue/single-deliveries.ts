@@ -76,30 +76,34 @@ export interface WithdrawnDelivery {
 
 /**
  * Takes back queued deliveries, in partitions that who asks has leased and not begun. Each partition has so
- * many recipients less, as with `cancelDelivery`.
- * @returns those that were queued still
+ * many recipients less, as with `cancelDelivery`. One that somebody complained of has arrived, although whoever sent it did not
+ * come to store that: it is settled so.
+ * @returns those that were queued still and have not arrived
  */
 export async function withdrawDeliveries(
   transaction: Transaction,
   instanceId: number,
   deliveryIds: readonly number[],
 ): Promise<WithdrawnDelivery[]> {
-  const rows = await queryRows<WithdrawnDelivery & { readonly partitionId: number }>(
+  const rows = await queryRows<WithdrawnDelivery & { readonly partitionId: number; readonly hasArrived: boolean }>(
     transaction,
     `with withdrawn as (
-       update deliveries d set state = 'cancelled', personal = null, finished_at = now() from partitions p
+       update deliveries d set state = case when d.complained_at is null then 'cancelled' else 'delivered' end,
+         personal = null, finished_at = now() from partitions p
        where d.instance_id = ($1::bigint[])[1] and d.id = any($2::bigint[]) and d.state = 'queued'
          and p.instance_id = ($1::bigint[])[1] and p.id = d.partition_id
-       returning d.instance_id, d.id, d.partition_id, p.eeid, d.contact_id, d.recipient
+       returning d.instance_id, d.id, d.partition_id, p.eeid, d.contact_id, d.recipient,
+         d.state = 'delivered' as has_arrived
      )
      select id as "deliveryId", partition_id as "partitionId", eeid, contact_id as "contactId", recipient as email,
-       instance_id in (${hearersOfDeliveries(await ownRows(transaction))}) as "isHeard"
+       has_arrived as "hasArrived", instance_id in (${hearersOfDeliveries(await ownRows(transaction))}) as "isHeard"
      from withdrawn`,
     [[instanceId], deliveryIds],
   );
-  const partitionIds = rows.map(({ partitionId }) => partitionId);
+  const gone = rows.filter(({ hasArrived }) => !hasArrived);
+  const partitionIds = gone.map(({ partitionId }) => partitionId);
   await takeRecipientsOff(transaction, instanceId, partitionIds);
-  return rows.map(({ partitionId: _partitionId, ...withdrawn }) => withdrawn);
+  return gone.map(({ partitionId: _partitionId, hasArrived: _hasArrived, ...withdrawn }) => withdrawn);
 }
 
 /**

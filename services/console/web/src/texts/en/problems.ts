@@ -349,6 +349,7 @@ export const problems = {
     redirects: "too many redirects",
     "quota-exceeded": "the quota allows no more than {allowed} ({quota}); {used} in use, {wanted} more wanted",
     "larger-than": "larger than {most}",
+    "empty-text": "what came is empty",
     "no-text": "what came is not text in UTF-8",
     mailbox: "must name a mailbox",
     "mailbox-without-at": "must be in DNS form, with a dot in place of the @",

@@ -448,6 +448,7 @@ export const problems: Texts["problems"] = {
     redirects: "demasiadas redirecciones",
     "quota-exceeded": "la cuota no permite más de {allowed} ({quota}); en uso: {used}; se piden {wanted} más",
     "larger-than": "más de {most}",
+    "empty-text": "lo recibido está vacío",
     "no-text": "lo recibido no es texto en UTF-8",
     mailbox: "debe nombrar una casilla",
     "mailbox-without-at": "debe estar en la forma del DNS, con un punto en lugar de la @",
