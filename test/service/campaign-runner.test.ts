@@ -49,7 +49,13 @@ import {
   releasePartitions,
   wakePartitions,
 } from "../../services/store/mail/queue/queue-leases.ts";
-import { acknowledgeStops, findStops, isQuiet, markHeld } from "../../services/store/mail/queue/queue-stops.ts";
+import {
+  acknowledgeStops,
+  findStops,
+  isQuiet,
+  markHeld,
+  stopHeld,
+} from "../../services/store/mail/queue/queue-stops.ts";
 import { findBatch, readBatchProgress } from "../../services/store/mail/sends/batches.ts";
 import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
@@ -246,6 +252,13 @@ async function send(verdict: ContentVerdict, eeid?: string): Promise<string> {
   return accepted(outcome).eeid;
 }
 
+const endHeld = (eeid: string, how: HeldContentEnd) =>
+  endHeldContent(database.db, eeid, how, {
+    instance: { id: instanceId, name: "test" },
+    reason: sentence("guard-by-hand", { reason: "looked at" }),
+    ...{ by: "ana", address: "", audited: false },
+  });
+
 /** Of a batch's partitions, each once. */
 const statesOf = (eeid: string) => database.db("partitions").where({ eeid }).distinct("state").pluck("state");
 
@@ -317,12 +330,6 @@ describe("a spike of bounces", () => {
 });
 
 describe("what is in a batch that waits for somebody to look at it", () => {
-  const end = (eeid: string, how: HeldContentEnd) =>
-    endHeldContent(database.db, eeid, how, {
-      instance: { id: instanceId, name: "test" },
-      reason: sentence("guard-by-hand", { reason: "looked at" }),
-      ...{ by: "ana", address: "", audited: false },
-    });
   const isHeld = async (eeid: string) => (await findBatch(database.db, instanceId, eeid))!.held;
   const listHeld = async () => (await listHeldContent(database.db, instanceId, 10)).map(({ eeid }) => eeid);
 
@@ -337,7 +344,7 @@ describe("what is in a batch that waits for somebody to look at it", () => {
     expect(await listHeld()).toEqual([eeid]);
 
     await pauseCampaign(db, numid, PAUSED);
-    expect(await end(eeid, "release")).toBe(true);
+    expect(await endHeld(eeid, "release")).toBe(true);
     expect(await isHeld(eeid)).toBe(true);
     expect(await statesOf(eeid)).toEqual(["held"]);
     await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
@@ -346,9 +353,21 @@ describe("what is in a batch that waits for somebody to look at it", () => {
 
     await send({ action: "hold" }, eeid);
     await requestCancellation(db, numid);
-    expect(await end(eeid, "release")).toBe(true);
+    expect(await endHeld(eeid, "release")).toBe(true);
     expect(await isHeld(eeid)).toBe(true);
     await completeCancellation(db, numid);
+  });
+
+  test("waits whatever joins it, until it is looked at", async () => {
+    const eeid = await send({ action: "hold", scan: { score: 12, rejected: false, symbols: { SPAM: 12 } } });
+    await send({ action: "accept", scan: { score: 0, rejected: false, symbols: {} } }, eeid);
+    expect(await listHeldContent(database.db, instanceId, 10)).toMatchObject([{ eeid, score: 12, recipients: 2 }]);
+    expect(await endHeld(eeid, "release")).toBe(true);
+    expect(await isHeld(eeid)).toBe(false);
+    await send({ action: "hold" }, eeid);
+    expect(await isHeld(eeid)).toBe(true);
+    expect(await listHeld()).toEqual([eeid]);
+    expect(await endHeld(eeid, "discard")).toBe(true);
   });
 
   test("a campaign that is paused while what joined it is let go stays paused", async () => {
@@ -358,7 +377,7 @@ describe("what is in a batch that waits for somebody to look at it", () => {
     const pausing = await db.transaction();
     await setPaused(pausing, numid, PAUSED);
     await markHeld(pausing, { instanceId, eeid });
-    const released = end(eeid, "release");
+    const released = endHeld(eeid, "release");
     await waitingForLocks(1).finally(() => pausing.commit());
     expect(await released).toBe(true);
     expect(await isHeld(eeid)).toBe(true);
