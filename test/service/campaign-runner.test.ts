@@ -24,11 +24,7 @@ import { guardPolicy } from "../../services/platform/config/guard-policy.ts";
 import { makeResolver } from "../../services/platform/lookups/resolver.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import type { Transaction } from "../../services/platform/postgres/db.ts";
-import {
-  claimDueCampaign,
-  continueResumed,
-  withdrawCancelled,
-} from "../../services/store/mail/campaigns/campaign-runs.ts";
+import { claimDueCampaign, settleHeld, withdrawCancelled } from "../../services/store/mail/campaigns/campaign-runs.ts";
 import {
   findCampaignSend,
   saveCampaignMessage,
@@ -56,7 +52,7 @@ import {
   markHeld,
   stopHeld,
 } from "../../services/store/mail/queue/queue-stops.ts";
-import { findBatch, readBatchProgress } from "../../services/store/mail/sends/batches.ts";
+import { findBatch, readBatchProgress, setBatchCancelled } from "../../services/store/mail/sends/batches.ts";
 import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -462,12 +458,38 @@ describe("stopping", () => {
       await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
     });
     expect(await db("partitions").where({ eeid, state: "held" }).pluck("id")).toEqual([id]);
-    await continueResumed(db);
+    await settleHeld(db);
     expect(await db("partitions").where({ eeid, state: "held" })).toEqual([]);
     await pauseCampaign(db, numid, PAUSED);
-    await continueResumed(db);
+    await settleHeld(db);
     expect(await db("partitions").where({ eeid }).whereNot({ state: "held" })).toEqual([]);
     await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
+  });
+
+  test("what a worker has of a batch that is taken back for its content is withdrawn when it gives that back", async () => {
+    const { db } = database;
+    const ready = await db("partitions").where({ state: "ready" }).pluck("id");
+    await db("partitions").whereIn("id", ready).update({ state: "finished" });
+    const eeid = await send({ action: "accept" });
+    const {
+      partitions: [partition],
+    } = await lease();
+    await send({ action: "hold" }, eeid);
+    await endHeld(eeid, "discard");
+    await giveBack(partition!.id);
+    await settleHeld(db);
+    expect(await statesOf(eeid)).toEqual(["finished"]);
+    expect(await readBatchProgress(db, instanceId, eeid)).toMatchObject({ queued: 0, cancelled: 2 });
+    await db("partitions").whereIn("id", ready).update({ state: "ready" });
+  });
+
+  test("what whoever took a batch back had not come to withdraw is withdrawn", async () => {
+    const { db } = database;
+    const eeid = await send({ action: "hold" });
+    await stopHeld(db, { instanceId, eeid });
+    await setBatchCancelled(db, instanceId, eeid);
+    await settleHeld(db);
+    expect(await statesOf(eeid)).toEqual(["finished"]);
   });
 
   test("what a worker that is gone still held is taken back, and counted", async () => {

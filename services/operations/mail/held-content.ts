@@ -11,7 +11,7 @@ export type HeldContentEnd = "release" | "discard";
 
 /**
  * Lets a batch leave that was held for its content, unless something else holds it, or takes it back for good. Whoever dies half-way has released it, or
- * cancelled it: the next look at the queue does the rest.
+ * cancelled it: the next look of a campaign runner does the rest.
  * @returns false when nothing of the name is held
  */
 export async function endHeldContent(

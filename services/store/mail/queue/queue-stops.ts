@@ -98,7 +98,7 @@ async function hasReason(transaction: Transaction, { instanceId, eeid }: BatchKe
   return rows.length > 0;
 }
 
-/** Partitions that somebody changes at this moment are left as they are: see `continueResumed`. */
+/** Partitions that somebody changes at this moment are left as they are: see `settleHeld`. */
 export async function continueBatch(db: Db, batch: BatchKey): Promise<void> {
   // What is due is made ready by whoever looks at it next.
   await inPortions(db, batch, "state = 'held' and due_at <= now()", "ready");
