@@ -15,12 +15,12 @@ import { isSpread } from "../store/mail/by-instance.ts";
 import {
   type CampaignUnderWay,
   claimDueCampaign,
-  continueResumed,
   type DueCampaign,
   finishCampaigns,
   listCampaignsUnderWay,
   listCancellations,
   listOpenStates,
+  settleHeld,
   withdrawCancelled,
 } from "../store/mail/campaigns/campaign-runs.ts";
 import { findFilter } from "../store/mail/contacts/filters.ts";
@@ -100,7 +100,7 @@ export class CampaignRunner {
   /** One portion of recipients a look: what they bounce is judged before the next ones follow. */
   async #look(): Promise<Found> {
     const { db } = this.#options;
-    await continueResumed(db);
+    await settleHeld(db);
     const open = await listOpenStates(db);
     const cancellations = open.has("cancelling") ? await listCancellations(db) : [];
     for (const campaignNumid of cancellations) await completeCancellation(db, campaignNumid);

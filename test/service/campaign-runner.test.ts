@@ -1,9 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
+import { validateAddress } from "../../services/core/mail/address.ts";
+import type { ContentVerdict } from "../../services/core/mail/guard/content.ts";
 import { ok } from "../../services/core/result.ts";
 import { sentence } from "../../services/core/sentences.ts";
 import { CampaignRunner } from "../../services/delivery/campaign-runner.ts";
+import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import {
   campaignTemplate,
   completeCancellation,
@@ -13,6 +16,7 @@ import {
 } from "../../services/operations/mail/campaign-control.ts";
 import { beginCampaign, gatherPortion } from "../../services/operations/mail/campaign-start.ts";
 import { ContentScanner } from "../../services/operations/mail/content-scan.ts";
+import { endHeldContent, type HeldContentEnd } from "../../services/operations/mail/held-content.ts";
 import { recordOutcomes } from "../../services/operations/mail/outcomes.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
@@ -20,19 +24,17 @@ import { guardPolicy } from "../../services/platform/config/guard-policy.ts";
 import { makeResolver } from "../../services/platform/lookups/resolver.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import type { Transaction } from "../../services/platform/postgres/db.ts";
-import {
-  claimDueCampaign,
-  continueResumed,
-  withdrawCancelled,
-} from "../../services/store/mail/campaigns/campaign-runs.ts";
+import { claimDueCampaign, settleHeld, withdrawCancelled } from "../../services/store/mail/campaigns/campaign-runs.ts";
 import {
   findCampaignSend,
   saveCampaignMessage,
   scheduleCampaign,
+  setPaused,
 } from "../../services/store/mail/campaigns/campaign-sends.ts";
 import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
 import { addFilter } from "../../services/store/mail/contacts/filters.ts";
 import { addGroups } from "../../services/store/mail/contacts/groups.ts";
+import { listHeldContent } from "../../services/store/mail/guard/content-verdicts.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { leasePartitions } from "../../services/store/mail/queue/lease-partitions.ts";
 import { beginWork } from "../../services/store/mail/queue/mail-work.ts";
@@ -43,8 +45,15 @@ import {
   releasePartitions,
   wakePartitions,
 } from "../../services/store/mail/queue/queue-leases.ts";
-import { acknowledgeStops, findStops, isQuiet } from "../../services/store/mail/queue/queue-stops.ts";
-import { findBatch, readBatchProgress } from "../../services/store/mail/sends/batches.ts";
+import {
+  acknowledgeStops,
+  findStops,
+  isQuiet,
+  markHeld,
+  stopHeld,
+} from "../../services/store/mail/queue/queue-stops.ts";
+import { findBatch, readBatchProgress, setBatchCancelled } from "../../services/store/mail/sends/batches.ts";
+import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addTestInstance } from "../support/instances.ts";
@@ -223,6 +232,38 @@ async function sendCampaign(): Promise<{ numid: number; eeid: string }> {
   return { numid, eeid: eeid! };
 }
 
+/** A message to one. @param eeid of the batch that it joins @returns its batch's */
+async function send(verdict: ContentVerdict, eeid?: string): Promise<string> {
+  const address = validateAddress("joins@example.net", { allowSmtputf8: false });
+  if (!address.ok) throw new Error(address.error.message);
+  const template = { from: { name: "", address: `news@${DOMAIN}` }, subject: "Hi", html: "x", unsubscribe: false };
+  const outcome = await database.db.transaction((transaction) =>
+    acceptSend(transaction, {
+      ...{ instanceId, campaignNumid: 1, creator: "api", senderDomain: DOMAIN, sender: `news@${DOMAIN}` },
+      content: { kind: "template", template, attachments: [] },
+      recipients: [{ address: address.value }],
+      ...{ copies: [], archive: false, reuseEeid: eeid, verdict },
+    }),
+  );
+  return accepted(outcome).eeid;
+}
+
+const endHeld = (eeid: string, how: HeldContentEnd) =>
+  endHeldContent(database.db, eeid, how, {
+    instance: { id: instanceId, name: "test" },
+    reason: sentence("guard-by-hand", { reason: "looked at" }),
+    ...{ by: "ana", address: "", audited: false },
+  });
+
+/** Of a batch's partitions, each once. */
+const statesOf = (eeid: string) => database.db("partitions").where({ eeid }).distinct("state").pluck("state");
+
+const waitingForLocks = (expected: number) =>
+  eventually(
+    () => listWaiting(database.db),
+    (waiting) => waiting.length >= expected,
+  );
+
 describe("a spike of bounces", () => {
   /** A campaign with its first portion queued, and all of that bounced. */
   async function addBouncing(): Promise<{ numid: number; eeid: string }> {
@@ -282,6 +323,63 @@ describe("a spike of bounces", () => {
       (send) => send?.paused != null,
       PATIENCE_MS,
     ))!;
+});
+
+describe("what is in a batch that waits for somebody to look at it", () => {
+  const isHeld = async (eeid: string) => (await findBatch(database.db, instanceId, eeid))!.held;
+  const listHeld = async () => (await listHeldContent(database.db, instanceId, 10)).map(({ eeid }) => eeid);
+
+  test("does not leave as a campaign that it joined is resumed, nor ends its leaving the campaign's pause", async () => {
+    const { db } = database;
+    const { numid, eeid } = await sendCampaign();
+    await send({ action: "hold" }, eeid);
+    await pauseCampaign(db, numid, PAUSED);
+    expect(await resumeCampaign(db, numid, { tried: 0, bounced: 0 })).toBe(true);
+    expect(await isHeld(eeid)).toBe(true);
+    expect(await statesOf(eeid)).toEqual(["held"]);
+    expect(await listHeld()).toEqual([eeid]);
+
+    await pauseCampaign(db, numid, PAUSED);
+    expect(await endHeld(eeid, "release")).toBe(true);
+    expect(await isHeld(eeid)).toBe(true);
+    expect(await statesOf(eeid)).toEqual(["held"]);
+    await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
+    expect(await isHeld(eeid)).toBe(false);
+    expect(await statesOf(eeid)).toEqual(["ready"]);
+
+    await send({ action: "hold" }, eeid);
+    await requestCancellation(db, numid);
+    expect(await endHeld(eeid, "release")).toBe(true);
+    expect(await isHeld(eeid)).toBe(true);
+    await completeCancellation(db, numid);
+  });
+
+  test("waits whatever joins it, until it is looked at", async () => {
+    const eeid = await send({ action: "hold", scan: { score: 12, rejected: false, symbols: { SPAM: 12 } } });
+    await send({ action: "accept", scan: { score: 0, rejected: false, symbols: {} } }, eeid);
+    expect(await listHeldContent(database.db, instanceId, 10)).toMatchObject([{ eeid, score: 12, recipients: 2 }]);
+    expect(await endHeld(eeid, "release")).toBe(true);
+    expect(await isHeld(eeid)).toBe(false);
+    await send({ action: "hold" }, eeid);
+    expect(await isHeld(eeid)).toBe(true);
+    expect(await listHeld()).toEqual([eeid]);
+    expect(await endHeld(eeid, "discard")).toBe(true);
+  });
+
+  test("a campaign that is paused while what joined it is let go stays paused", async () => {
+    const { db } = database;
+    const { numid, eeid } = await sendCampaign();
+    await send({ action: "hold" }, eeid);
+    const pausing = await db.transaction();
+    await setPaused(pausing, numid, PAUSED);
+    await markHeld(pausing, { instanceId, eeid });
+    const released = endHeld(eeid, "release");
+    await waitingForLocks(1).finally(() => pausing.commit());
+    expect(await released).toBe(true);
+    expect(await isHeld(eeid)).toBe(true);
+    await requestCancellation(db, numid);
+    await completeCancellation(db, numid);
+  });
 });
 
 describe("stopping", () => {
@@ -360,12 +458,38 @@ describe("stopping", () => {
       await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
     });
     expect(await db("partitions").where({ eeid, state: "held" }).pluck("id")).toEqual([id]);
-    await continueResumed(db);
+    await settleHeld(db);
     expect(await db("partitions").where({ eeid, state: "held" })).toEqual([]);
     await pauseCampaign(db, numid, PAUSED);
-    await continueResumed(db);
+    await settleHeld(db);
     expect(await db("partitions").where({ eeid }).whereNot({ state: "held" })).toEqual([]);
     await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
+  });
+
+  test("what a worker has of a batch that is taken back for its content is withdrawn when it gives that back", async () => {
+    const { db } = database;
+    const ready = await db("partitions").where({ state: "ready" }).pluck("id");
+    await db("partitions").whereIn("id", ready).update({ state: "finished" });
+    const eeid = await send({ action: "accept" });
+    const {
+      partitions: [partition],
+    } = await lease();
+    await send({ action: "hold" }, eeid);
+    await endHeld(eeid, "discard");
+    await giveBack(partition!.id);
+    await settleHeld(db);
+    expect(await statesOf(eeid)).toEqual(["finished"]);
+    expect(await readBatchProgress(db, instanceId, eeid)).toMatchObject({ queued: 0, cancelled: 2 });
+    await db("partitions").whereIn("id", ready).update({ state: "ready" });
+  });
+
+  test("what whoever took a batch back had not come to withdraw is withdrawn", async () => {
+    const { db } = database;
+    const eeid = await send({ action: "hold" });
+    await stopHeld(db, { instanceId, eeid });
+    await setBatchCancelled(db, instanceId, eeid);
+    await settleHeld(db);
+    expect(await statesOf(eeid)).toEqual(["finished"]);
   });
 
   test("what a worker that is gone still held is taken back, and counted", async () => {
@@ -423,12 +547,6 @@ describe("stopping", () => {
     expect(await db("partitions").where({ id: high }).first("refused")).toEqual({ refused: 1 });
     expect(await db("partitions").where({ id: low }).first("lease_owner")).toEqual({ lease_owner: null });
   });
-
-  const waitingForLocks = (expected: number) =>
-    eventually(
-      () => listWaiting(database.db),
-      (waiting) => waiting.length >= expected,
-    );
 });
 
 describe("an audience of which a part is gone", () => {

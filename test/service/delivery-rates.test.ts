@@ -1,11 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { holdBatch } from "../../services/store/mail/queue/queue-stops.ts";
 import {
   accept,
   database,
   eventually,
-  instanceId,
+  holdBatch,
   makeWorker,
   numbered,
   recipientsOf,
@@ -74,7 +73,7 @@ describe("a provider's messages a minute", () => {
       () => database.db("deliveries").min("attempts as least").first(),
       (found) => found!.least > 0,
     );
-    await holdBatch(database.db, { instanceId, eeid });
+    await holdBatch(eeid);
     await expectAllOfTheRate(far);
   });
 

@@ -5,17 +5,18 @@ import { mostUnnoted, scaleOf } from "../../services/delivery/policy.ts";
 import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import { isSpread } from "../../services/store/mail/by-instance.ts";
 import { holdDestination, releaseDestination } from "../../services/store/mail/queue/queue-destinations.ts";
-import { holdBatch, resumeBatch } from "../../services/store/mail/queue/queue-stops.ts";
 import { findBatch } from "../../services/store/mail/sends/batches.ts";
 import {
   accept,
   database,
   eventually,
   failures,
+  holdBatch,
   instanceId,
   makeWorker,
   numbered,
   recipientsOf,
+  resumeBatch,
   routes,
   run,
   setUpDelivery,
@@ -112,8 +113,8 @@ test("time for which mail was paused or its destination held is no time in the q
   const held = await accept(["one@held.example.net"]);
   const untried = await accept(["one@untried.example.net"]);
   const both = await accept(["one@both.example.net"]);
-  await holdBatch(db, { instanceId, eeid: paused });
-  await holdBatch(db, { instanceId, eeid: both });
+  await holdBatch(paused);
+  await holdBatch(both);
   await holdDestination(db, "held.example.net", "operator");
   // Age goes by the database's clock: as if it had been 100 hours ago, an hour before the pause.
   await db.raw(`update messages set created_at = ${hoursBefore("created_at", 100)} where eeid = any(?)`, [
@@ -127,12 +128,12 @@ test("time for which mail was paused or its destination held is no time in the q
   await db.raw(`update batches set held_at = ${hoursBefore("held_at", 99)} where held_at is not null`);
   // The one after the other: 99 hours more pass, for which the destination is held.
   await holdDestination(db, "both.example.net", "operator");
-  await resumeBatch(db, { instanceId, eeid: both });
+  await resumeBatch(both);
   await db.raw(`update messages set created_at = ${hoursBefore("created_at", 99)} where eeid = ?`, [both]);
   await db.raw(`update partitions set taken_at = ${hoursBefore("taken_at", 99)} where eeid = ?`, [both]);
   await db.raw("update destination_holds set held_at = held_at - interval '99 hours'");
   await releaseDestination(db, "both.example.net");
-  await resumeBatch(db, { instanceId, eeid: paused });
+  await resumeBatch(paused);
   const names = ["paused", "forgotten", "held", "untried", "both"].map((name) => `${name}.example.net`);
   run(makeWorker(routes(Object.fromEntries(names.map((name) => [name, greylisting.port])))));
   const batches = [paused, forgotten, held, untried, both];

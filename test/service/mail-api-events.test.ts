@@ -541,18 +541,23 @@ describe("retention of messages", () => {
     expect(await api.db("inbound_messages").where({ delivery_id: reported })).toEqual([]);
   });
 
-  test("who joins a batch whose time ends meanwhile is told that there is none", async () => {
+  test.each([
+    { how: "whose time ends", column: "expired_at", status: 404, on: "no existe" },
+    { how: "that is cancelled", column: "cancelled_at", status: 400, on: "envio cancelado" },
+  ])("who joins a batch $how meanwhile is told so", async ({ column, status, on }) => {
     const { eeid, numid } = await send(["meanwhile@example.org"]);
-    // Locked, as it is while it expires: the call has found it, and waits to join it.
-    const expiring = await api.db.transaction();
-    await expiring("batches").where({ eeid }).update({ expired_at: new Date() });
+    // Locked, as it is while it ends: the call has found it, and waits to join it.
+    const ending = await api.db.transaction();
+    await ending("batches")
+      .where({ eeid })
+      .update({ [column]: new Date() });
     const joining = api.north.call("POST", "/v1/envio/send_one_inline", {
       ...{ campana_id: numid, remitente: "news@example.org", asunto: "x", email: true, html: "x" },
       ...{ contacto: { email: "late@example.org" }, reuse_eeid: true, eeid },
     });
     await waitForLock();
-    await expiring.commit();
-    expect(await joining).toMatchObject({ status: 404, body: { on: "no existe" } });
+    await ending.commit();
+    expect(await joining).toMatchObject({ status, body: { on } });
   });
 
   const waitForLock = () =>

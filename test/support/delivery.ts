@@ -11,6 +11,7 @@ import type { Clock } from "../../services/platform/clock.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import type { Db } from "../../services/platform/postgres/db.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { continueBatch, endHold, markHeld, stopHeld } from "../../services/store/mail/queue/queue-stops.ts";
 import { findBatch } from "../../services/store/mail/sends/batches.ts";
 import { accepted } from "./accepted.ts";
 import { assembleWorker } from "./assemble-worker.ts";
@@ -112,6 +113,17 @@ export function run(worker: DeliveryWorker): DeliveryWorker {
   worker.start();
   stops.push(() => worker.stop());
   return worker;
+}
+
+/** Stops the taking of a batch's partitions, for no reason that is stored. */
+export async function holdBatch(eeid: string): Promise<void> {
+  await markHeld(database.db, { instanceId, eeid });
+  await stopHeld(database.db, { instanceId, eeid });
+}
+
+export async function resumeBatch(eeid: string): Promise<void> {
+  await database.db.transaction((transaction) => endHold(transaction, { instanceId, eeid }));
+  await continueBatch(database.db, { instanceId, eeid });
 }
 
 export async function accept(

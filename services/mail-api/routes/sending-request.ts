@@ -145,7 +145,7 @@ function isBase64(text: string): boolean {
 }
 
 /** @returns the eeid of the batch that the send joins, if it is to */
-async function readReuse(
+export async function readReuse(
   { db }: MailServices,
   instance: Instance,
   { reuse_eeid, eeid }: SendingFields,

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import type { z } from "zod";
-import { conflict, invalidField, notFound, type Refusal } from "../../core/refusal.ts";
+import { conflict, invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { acceptSend, type SendOutcome, UnknownBatch } from "../../operations/mail/accept-sends.ts";
+import { acceptSend, BatchOver, type SendOutcome } from "../../operations/mail/accept-sends.ts";
 import { SendQueue } from "../../operations/mail/send-queue.ts";
 import { sendRefusal } from "../../operations/mail/send-refusal.ts";
 import type { Clock } from "../../platform/clock.ts";
@@ -23,7 +23,7 @@ import type { MailServices } from "../services.ts";
 import { batchEndpoints } from "./sending-batch.ts";
 import { manyInline, manyUri, oneForm, oneInline, oneUri, type SendingFields, sentReply } from "./sending-fields.ts";
 import { readForm } from "./sending-form.ts";
-import { readSend, type SendParts } from "./sending-request.ts";
+import { readReuse, readSend, type SendParts } from "./sending-request.ts";
 
 type SentReply = z.infer<typeof sentReply>;
 type Outcome = Result<SentReply, Refusal>;
@@ -113,13 +113,16 @@ async function send(sending: Sending, call: Call): Promise<Outcome> {
   });
 }
 
-/** A batch that was there when the call was read may be kept no longer when it is to be joined. */
+/** A batch that was there when the call was read may be cancelled, or kept no longer, when it is to be joined. */
 async function acceptJoining(sending: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
   try {
     return await acceptCall(sending, call, key);
   } catch (error) {
-    if (error instanceof UnknownBatch) return refuse(notFound("object-unknown"));
-    throw error;
+    if (!(error instanceof BatchOver)) throw error;
+    const reused = await readReuse(sending.services, call.caller.instance, call.fields);
+    // What is over is so for good, and the second look says why.
+    if (reused.ok) throw error;
+    return reused;
   }
 }
 

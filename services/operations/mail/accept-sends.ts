@@ -61,14 +61,14 @@ export type SendOutcome = Result<AcceptedSend, GateRefusal>;
  * recipient or copy. What the instance's limits let wait is queued for the windows that have room for it.
  * @returns refused by a limit or a hold of the instance, and then nothing is stored
  * @throws Overtaken where others of the instance were quicker and the limits have no room any more (see `inTransaction`)
- * @throws UnknownBatch when `reuseEeid` is no batch of the instance, or none any more
+ * @throws BatchOver when `reuseEeid` is no batch of the instance, or none any more, or cancelled
  */
 export async function acceptSend(transaction: Transaction, send: Send): Promise<SendOutcome> {
   return (await acceptSends(transaction, [traced(send)]))[0]!;
 }
 
-/** There is nothing to join. Who looks before (`findBatch`) meets it where the batch's time ended in between. */
-export class UnknownBatch extends Error {}
+/** There is nothing to join. Who looks before (`findBatch`) meets it where the batch was ended in between. */
+export class BatchOver extends Error {}
 
 /** As `acceptSend`, several at once, in as many statements as one takes. */
 export async function acceptSends(transaction: Transaction, sends: readonly Send[]): Promise<SendOutcome[]> {
@@ -159,7 +159,7 @@ async function openBatches(transaction: Transaction, sends: readonly Send[]): Pr
   // In one order, as all who lock several rows do.
   for (const { reuseEeid, instanceId } of joined.sort((a, b) => (a.reuseEeid < b.reuseEeid ? -1 : 1))) {
     const batch = await touchBatch(transaction, { eeid: reuseEeid, instanceId }, judging);
-    if (batch === undefined) throw new UnknownBatch(`${reuseEeid} is no batch of instance ${instanceId}`);
+    if (batch === undefined) throw new BatchOver(`${reuseEeid} is no batch of instance ${instanceId} to join`);
     opened.push(batch);
   }
   const { at } = opened[0]!;

@@ -37,19 +37,21 @@ export async function pauseCampaign(db: Db, campaignNumid: number, reason: Sente
   return paused !== undefined;
 }
 
-/** Lets a paused campaign go on. Bounces are judged from here on. @returns false when it is not paused */
+/**
+ * Lets a paused campaign go on, unless something else holds its batch. Bounces are judged from here on.
+ * @returns false when it is not paused
+ */
 export async function resumeCampaign(
   db: Db,
   campaignNumid: number,
   judged: { readonly tried: number; readonly bounced: number },
 ): Promise<boolean> {
-  const resumed = await db.transaction(async (transaction) => {
+  const { campaign, goesOn } = await db.transaction(async (transaction) => {
     const campaign = await endPause(transaction, campaignNumid, judged);
-    if (hasBatch(campaign)) await endHold(transaction, campaign);
-    return campaign;
+    return { campaign, goesOn: hasBatch(campaign) && (await endHold(transaction, campaign)) };
   });
-  if (hasBatch(resumed)) await continueBatch(db, resumed);
-  return resumed !== undefined;
+  if (goesOn && hasBatch(campaign)) await continueBatch(db, campaign);
+  return campaign !== undefined;
 }
 
 /**

@@ -232,18 +232,19 @@ const UNFINISHED = `select 1 from partitions p
 const IS_THROUGH = `s.state = 'sending' and s.paused_at is null and not exists (${UNFINISHED})`;
 
 /**
- * Lets go on what is still held of campaigns that were resumed: a worker may have put a partition back, or somebody
- * have been changing one, just as they were; or whoever resumed them died half-way.
+ * Sees to what is held of batches that are held no longer: it goes on, or is taken back where the batch is cancelled. A
+ * worker may have put a partition back, or somebody have been changing one, just as the hold ended; or whoever ended it died
+ * half-way.
  */
-export async function continueResumed(db: Db): Promise<void> {
-  const rows = await queryRows<BatchKey>(
+export async function settleHeld(db: Db): Promise<void> {
+  const rows = await queryRows<BatchKey & { readonly isCancelled: boolean }>(
     db,
     // From the side of what is held, which has an index of its own: mostly there is nothing.
-    `select instance_id as "instanceId", eeid from batches
+    `select instance_id as "instanceId", eeid, cancelled_at is not null as "isCancelled" from batches
      where (instance_id, eeid) in (select instance_id, eeid from partitions where state = 'held' and ${onPresent(db)})
-       and held_at is null and cancelled_at is null and ${onPresent(db)}`,
+       and (held_at is null or cancelled_at is not null) and ${onPresent(db)}`,
   );
-  for (const batch of rows) await continueBatch(db, batch);
+  for (const { isCancelled, ...batch } of rows) await (isCancelled ? withdrawBatch : continueBatch)(db, batch);
 }
 
 /** Campaigns whose cancellation was asked for and is not complete. */

@@ -11,7 +11,10 @@ export interface StoredVerdict {
   readonly verdict: ContentVerdict;
 }
 
-/** Stores what was found, and holds the batches that are to be looked at, from the commit that accepts them on. */
+/**
+ * Stores what was found, and holds the batches that are to be looked at, from the commit that accepts them on. One that
+ * is held stays so, whatever is found of sends that join it.
+ */
 export async function storeVerdicts(transaction: Transaction, verdicts: readonly StoredVerdict[]): Promise<void> {
   if (verdicts.length === 0) return;
   await queryRows(
@@ -19,7 +22,8 @@ export async function storeVerdicts(transaction: Transaction, verdicts: readonly
     `insert into content_verdicts (instance_id, eeid, action, score, symbols)
      select * from unnest($1::bigint[], $2::uuid[], $3::text[], $4::float8[], $5::jsonb[])
      on conflict (instance_id, eeid) do update set action = excluded.action, score = excluded.score,
-       symbols = excluded.symbols, scanned_at = excluded.scanned_at, settled_at = null, settled_by = null`,
+       symbols = excluded.symbols, scanned_at = excluded.scanned_at, settled_at = null, settled_by = null
+     where excluded.action = 'hold' or content_verdicts.action <> 'hold' or content_verdicts.settled_at is not null`,
     [
       verdicts.map(({ instanceId }) => instanceId),
       verdicts.map(({ eeid }) => eeid),

@@ -10,7 +10,8 @@ import { lockPartitions, type PartitionKey } from "./queue-leases.ts";
 /**
  * How a batch is stopped. Who stops it marks it (`held_at`), and tells the workers; each worker sees to it that its
  * lanes begin no further message of it, and says so (`partitions.stopping`). A batch of which no partition is leased,
- * or only stopping ones, is quiet: nothing leaves any more, but for what is on the wire.
+ * or only stopping ones, is quiet: nothing leaves any more, but for what is on the wire. It may be held for several
+ * reasons at once, and goes on when the last of them ends.
  */
 
 /** A batch, with the instance whose it is. */
@@ -19,23 +20,15 @@ export interface BatchKey {
   readonly eeid: string;
 }
 
-/** Stops the taking of a batch's partitions. Resolves once that is stored; see `awaitQuiet` for the rest. */
-export async function holdBatch(db: Db, batch: BatchKey): Promise<void> {
-  await markHeld(db, batch);
-  await stopHeld(db, batch);
-}
-
-/** Lets a held batch go on. Its messages do not age by the time for which they were held. */
-export async function resumeBatch(db: Db, batch: BatchKey): Promise<void> {
-  await db.transaction((transaction) => endHold(transaction, batch));
-  await continueBatch(db, batch);
-}
-
-/** The first step of a hold, for the transaction that says why; `stopHeld` follows its commit. */
+/**
+ * The first step of a hold, for the transaction that says why; `stopHeld` follows its commit. A batch that is held already
+ * is locked as well: whoever ends another reason sees this one.
+ */
 export async function markHeld(db: Db, { instanceId, eeid }: BatchKey): Promise<void> {
   await queryRows(
     db,
-    "update batches set held_at = now(), modified_at = now() where instance_id = $1 and eeid = $2 and held_at is null",
+    `update batches set held_at = coalesce(held_at, clock.at), modified_at = clock.at from (select now() as at) as clock
+     where instance_id = $1 and eeid = $2`,
     [instanceId, eeid],
   );
 }
@@ -45,8 +38,21 @@ export async function stopHeld(db: Db, batch: BatchKey): Promise<void> {
   await inPortions(db, batch, "state in ('ready', 'deferred')", "held");
 }
 
-/** The first step of going on, for the transaction that says so; `continueBatch` follows its commit. */
-export async function endHold(transaction: Transaction, { instanceId, eeid }: BatchKey): Promise<void> {
+/** Locks a batch. Who changes why it is held does so before. */
+export async function lockBatch(transaction: Transaction, { instanceId, eeid }: BatchKey): Promise<void> {
+  await queryRows(transaction, "select from batches where instance_id = $1 and eeid = $2 for update", [
+    instanceId,
+    eeid,
+  ]);
+}
+
+/**
+ * The first step of going on, for the transaction that has ended a reason; `continueBatch` follows its commit. Its messages
+ * do not age by the time for which they were held.
+ * @returns false where it is held for another reason still
+ */
+export async function endHold(transaction: Transaction, batch: BatchKey): Promise<boolean> {
+  const { instanceId, eeid } = batch;
   // As text: a Date would cut off its microseconds.
   const [held] = await queryRows<{ since: string }>(
     transaction,
@@ -54,7 +60,8 @@ export async function endHold(transaction: Transaction, { instanceId, eeid }: Ba
      where instance_id = $1 and eeid = $2 and held_at is not null for update`,
     [instanceId, eeid],
   );
-  if (held === undefined) return;
+  if (held === undefined) return true;
+  if (await hasReason(transaction, batch)) return false;
   const messages = await queryRows<{ id: number; held_for: string }>(
     transaction,
     `select id, (held_for + (now() - greatest($3::timestamptz, created_at)))::text as held_for from messages
@@ -75,9 +82,23 @@ export async function endHold(transaction: Transaction, { instanceId, eeid }: Ba
     "update batches set held_at = null, modified_at = now() where instance_id = $1 and eeid = $2",
     [instanceId, eeid],
   );
+  return true;
 }
 
-/** Partitions that somebody changes at this moment are left as they are: see `continueResumed`. */
+/** Whether a campaign holds a batch, or what is in it does. */
+async function hasReason(transaction: Transaction, { instanceId, eeid }: BatchKey): Promise<boolean> {
+  const rows = await queryRows(
+    transaction,
+    `select 1 from campaign_sends
+     where instance_id = $1 and eeid = $2 and (paused_at is not null or state = 'cancelling')
+     union all
+     select 1 from content_verdicts where instance_id = $1 and eeid = $2 and action = 'hold' and settled_at is null`,
+    [instanceId, eeid],
+  );
+  return rows.length > 0;
+}
+
+/** Partitions that somebody changes at this moment are left as they are: see `settleHeld`. */
 export async function continueBatch(db: Db, batch: BatchKey): Promise<void> {
   // What is due is made ready by whoever looks at it next.
   await inPortions(db, batch, "state = 'held' and due_at <= now()", "ready");

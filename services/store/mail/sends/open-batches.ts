@@ -109,7 +109,7 @@ function batchValues(batches: readonly NewBatch[]): unknown[] {
   ];
 }
 
-/** Locks a batch that a send joins. @returns undefined where it is not kept any more */
+/** Locks a batch that a send joins. @returns undefined where it is cancelled, or not kept any more */
 export async function touchBatch(
   transaction: Transaction,
   { eeid, instanceId }: Pick<NewBatch, "eeid" | "instanceId">,
@@ -118,7 +118,8 @@ export async function touchBatch(
   const touched = await queryRows<OpenedRow>(
     transaction,
     `with opened as (
-       update batches set modified_at = now() where eeid = $1 and instance_id = $2 and expired_at is null
+       update batches set modified_at = now()
+       where eeid = $1 and instance_id = $2 and expired_at is null and cancelled_at is null
        returning instance_id, modified_at as at
      )
      ${WITH_GUARD} and guard.instance_id = $2`,
