@@ -102,8 +102,9 @@ function gatherPortionOf(db: Db, key: CampaignKey): Promise<number | undefined> 
       return 0;
     }
     await queueContacts(transaction, { row, contactIds }, allowance);
-    if (contactIds.length === most) {
-      await noteGathered(transaction, row, contactIds.at(-1)!);
+    const last = contactIds.at(-1);
+    if (last !== undefined && contactIds.length === most) {
+      await noteGathered(transaction, row, last);
     } else {
       await endGathering(transaction, row.instance_id, row.eeid!);
       await noteAllGathered(transaction, row);
