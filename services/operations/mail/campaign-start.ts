@@ -18,6 +18,7 @@ import {
   noteGathered,
   noteWaiting,
 } from "../../store/mail/campaigns/campaign-runs.ts";
+import { setPaused } from "../../store/mail/campaigns/campaign-sends.ts";
 import { addGatheringBatch, endGathering } from "../../store/mail/sends/batches.ts";
 import { addMessages, loadMessage, type StoredTemplate } from "../../store/mail/sends/messages.ts";
 import { inTransaction } from "../../store/transactions.ts";
@@ -72,6 +73,17 @@ export async function beginCampaign(
     const recipients = await noteCampaignRecipients(transaction, send, { audience, now: start.now });
     await beginGathering(transaction, send, { eeid, messageId: messageId!, recipients });
     return ok(true);
+  });
+}
+
+/**
+ * Pauses a campaign that cannot be started: a person has to look at it.
+ * @returns false when it was paused, cancelled, started or written anew in the meantime
+ */
+export function pauseUnstarted(db: Db, send: DueCampaign, reason: Sentence): Promise<boolean> {
+  return db.transaction(async (transaction) => {
+    if (!(await lockClaimedCampaign(transaction, send))) return false;
+    return (await setPaused(transaction, send.campaignNumid, reason)) !== undefined;
   });
 }
 
