@@ -142,6 +142,17 @@ describe.skipIf(!isRspamdInstalled)("with the real rspamd", () => {
     await arrived("leaves@example.net");
   });
 
+  it("the console's test send of a campaign is held back as a send by API", async () => {
+    const test = async (asunto: string, email: string) => ana("POST", `/${await writeNormal(asunto)}/test`, { email });
+    const high = await test("score 12", "test-high@example.net");
+    expect(high).toMatchObject({ status: 200, body: { sent: 1 } });
+    expect((await test("fine", "test-fine@example.net")).status).toBe(200);
+    await arrived("test-fine@example.net");
+    expect((await held()).map(({ eeid }) => eeid)).toEqual([high.body.eeid]);
+    expect(await endHeldContent(stack.context.db, high.body.eeid, "discard", change())).toBe(true);
+    expect(await stack.inbox("test-high@example.net")).toEqual([]);
+  });
+
   const noClamav = isClamavInstalled ? "" : " (skipped: clamd is not installed)";
   it.skipIf(!isClamavInstalled)(
     `what ClamAV finds in an attachment, by way of rspamd, is refused, and held back in API sends${noClamav}`,

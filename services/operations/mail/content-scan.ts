@@ -3,6 +3,8 @@ import { type ContentPolicy, type ContentVerdict, judgeContent } from "../../cor
 import type { Mailbox } from "../../core/mail/headers.ts";
 import { UNSUBSCRIBE_TAG } from "../../core/mail/personalise.ts";
 import { compileTemplate, renderMessage } from "../../core/mail/template.ts";
+import type { Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
 import { type ScannedMessage, scanByRspamd } from "../../platform/lookups/rspamd.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { MessageContent, StoredMailbox } from "../../store/mail/sends/messages.ts";
@@ -26,18 +28,23 @@ export class ContentScanner {
     this.#observe = observe;
   }
 
-  /** What a send by API or of the console holds, as its first recipient would get it: to thousands it is looked at once. */
-  async judgeSend(send: Send, clientAddress: string): Promise<ContentVerdict | undefined> {
+  /**
+   * What a send by API or of the console holds, as its first recipient would get it: to thousands it is looked at once.
+   * @returns the send with what was found; refused while nobody can look at it, and it is not to be sent unseen
+   */
+  async judgeSend(send: Send, clientAddress: string): Promise<Result<Send, Refusal>> {
     const [first] = send.recipients;
     const { content } = send;
-    if (first === undefined || content.kind !== "template") return undefined;
-    return this.judge(() => ({
+    if (first === undefined || content.kind !== "template") return ok(send);
+    const verdict = await this.judge(() => ({
       octets: composeForScan(content, first.address.asGiven),
       mailFrom: content.template.from.address,
       recipients: send.recipients.map(({ address }) => address.asGiven),
       user: send.creator,
       clientAddress,
     }));
+    if (verdict?.action === "refuse" && verdict.scan === undefined) return refuse({ kind: "unavailable" });
+    return ok(verdict === undefined ? send : { ...send, verdict });
   }
 
   /** @returns undefined where there is no filter */
