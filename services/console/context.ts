@@ -1,4 +1,5 @@
 import type { KeyRing } from "../core/key-ring.ts";
+import type { ContentScanner } from "../operations/mail/content-scan.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Config } from "../platform/config/config.ts";
 import type { OpenPublicLook } from "../platform/lookups/authoritative-lookup.ts";
@@ -19,6 +20,8 @@ export interface ConsoleContext {
   readonly addressOf: ServiceContext["addressOf"];
   readonly signIn: SignIn;
   readonly jobs: JobRunner;
+  /** Looks at what is sent from here. */
+  readonly content: ContentScanner;
   /** What the world sees of sender domains. */
   readonly openLook: OpenPublicLook;
 }

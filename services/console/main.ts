@@ -1,4 +1,6 @@
 import { join } from "node:path";
+import { ContentScanner } from "../operations/mail/content-scan.ts";
+import { guardPolicy } from "../platform/config/guard-policy.ts";
 import { listenHttp } from "../platform/http/listen.ts";
 import { makePublicLook } from "../platform/lookups/authoritative-lookup.ts";
 import { packageFolder } from "../platform/package-folder.ts";
@@ -18,6 +20,7 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe,
     ...{ config, keyRing, db, clock, observe, addressOf },
     signIn: new SignIn(db, keyRing, clock),
     jobs: new JobRunner(db, observe),
+    content: new ContentScanner(config.rspamd, guardPolicy.content, observe),
     openLook: await makePublicLook({ config }),
   };
   const pages = await WebFiles.load(join(packageFolder, "dist/console-web"));

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { type Sentence, sentence } from "../core/sentences.ts";
 import { campaignTemplate, completeCancellation, pauseCampaign } from "../operations/mail/campaign-control.ts";
-import { beginCampaign, type CampaignStart, gatherPortion } from "../operations/mail/campaign-start.ts";
+import { beginCampaign, type CampaignStart, gatherPortion, pauseUnstarted } from "../operations/mail/campaign-start.ts";
 import { type ContentScanner, composeForScan } from "../operations/mail/content-scan.ts";
 import type { Selection } from "../operations/mail/judge-selection.ts";
 import { permittedSender } from "../operations/mail/senders.ts";
@@ -120,8 +120,8 @@ export class CampaignRunner {
     const start = await this.#prepare(due);
     const begun = start.ok ? await beginCampaign(db, due, start.value) : start;
     if (!begun.ok) {
-      // A person has to look at it; letting it go on tries again.
-      await pauseCampaign(db, campaignNumid, begun.error);
+      // Letting it go on tries again.
+      if (!(await pauseUnstarted(db, due, begun.error))) return;
       observe({ kind: "campaign-not-started", level: "warn", campaign: campaignNumid, reason: begun.error.message });
     } else if (begun.value) {
       observe({ kind: "campaign-started", level: "info", campaign: campaignNumid });

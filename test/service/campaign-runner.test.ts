@@ -211,6 +211,28 @@ describe("gathering a campaign's recipients", () => {
     await db("contacts").where({ email: "late@example.net" }).delete();
   });
 
+  test("a campaign that is written anew while it is being prepared is not paused for what failed before", async () => {
+    const { db } = database;
+    const numid = await addSend({ filters: [999] });
+    const blocker = await db.transaction();
+    await blocker.raw("lock table instance_domains in access exclusive mode");
+    const runner = await makeRunner();
+    runner.start();
+    await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
+    const claims = () => db("campaign_sends").where({ campaign_numid: numid }).pluck("claimed_until");
+    await eventually(claims, ([claim]) => claim !== null);
+    const send = (await sendOf(numid))!;
+    await saveCampaignMessage(db, { instanceId, numid }, { ...send, groups: ["nobody"], filters: [] }, "ana");
+    await blocker.commit();
+    const ended = await eventually(
+      () => sendOf(numid),
+      (after) => after?.state === "sent" || after?.paused != null,
+      PATIENCE_MS,
+    );
+    await runner.stop();
+    expect(ended).toMatchObject({ state: "sent", paused: null });
+  });
+
   test("a campaign to nobody comes to its end", async () => {
     const runner = await makeRunner();
     runner.start();

@@ -1,10 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { start as startConsole } from "../../services/console/main.ts";
+import { hashPassword } from "../../services/core/password.ts";
 import { sentence } from "../../services/core/sentences.ts";
 import { ContentScanner } from "../../services/operations/mail/content-scan.ts";
 import { endHeldContent } from "../../services/operations/mail/held-content.ts";
 import { guardPolicy } from "../../services/platform/config/guard-policy.ts";
+import { addUser } from "../../services/store/console/users.ts";
 import { listHeldContent } from "../../services/store/mail/guard/content-verdicts.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
+import { callApi } from "../support/api-client.ts";
 import { isClamavInstalled, startClamd, TEST_VIRUS } from "../support/clamav.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import type { Peer } from "../support/peers-processes.ts";
@@ -14,6 +18,8 @@ import { submitMessage } from "../support/submit.ts";
 
 if (!isRspamdInstalled) process.stdout.write("skipped: rspamd is not installed\n");
 
+const PASSWORD = "a password for tests";
+
 describe.skipIf(!isRspamdInstalled)("with the real rspamd", () => {
   const dataDir = makeDataDir();
   let clamd: Peer | undefined;
@@ -22,15 +28,23 @@ describe.skipIf(!isRspamdInstalled)("with the real rspamd", () => {
   let submissions: string;
   let numid: number;
   let key: string;
+  let base: string;
 
   beforeAll(async () => {
     if (isClamavInstalled) clamd = await startClamd();
     rspamd = await startRspamd(clamd?.address);
-    const environment = { PALOMAR_DATA_DIR: dataDir, PALOMAR_RSPAMD: rspamd.url };
+    const environment = {
+      PALOMAR_DATA_DIR: dataDir,
+      PALOMAR_RSPAMD: rspamd.url,
+      PALOMAR_CONSOLE_LISTEN: "127.0.0.1:0",
+    };
     stack = await startMailStack(Object.values(MAIL_SERVICES), environment);
     submissions = (await stack.run(startSubmission)).addresses.submissions!;
     numid = await stack.addCampaign();
     key = (await stack.call("GET", `/campania_apikey?numid=${numid}`)).body.camp_apikey;
+    base = `${(await stack.run(startConsole)).addresses.console}/admin/v1/instances/test/campaigns`;
+    const passwordHash = await hashPassword(PASSWORD);
+    await addUser(stack.context.db, { login: "ana", role: "instance", scope: "test", passwordHash });
   }, 300_000);
   afterAll(async () => {
     await stack?.stop();
@@ -95,6 +109,48 @@ describe.skipIf(!isRspamdInstalled)("with the real rspamd", () => {
       { action: "content.release", actor: "ana", object: high.body.eeid },
       { action: "content.discard", actor: "ana", object: gtube.body.eeid },
     ]);
+  });
+
+  const ana = (method: string, path: string, body?: unknown) =>
+    callApi(method, base + path, { Authorization: `Basic ${Buffer.from(`ana:${PASSWORD}`).toString("base64")}` }, body);
+  const writeNormal = async (asunto: string, grupos: readonly string[] = []) => {
+    const normal = (await stack.call("POST", "/campania/", { tipo: "normal", nombre: asunto })).body.numid;
+    const message = { remitente: `info@${TEST_DOMAIN}`, asunto, html: "<p>Hi</p>", grupos };
+    expect((await ana("PUT", `/${normal}/message`, message)).status).toBe(200);
+    return normal;
+  };
+
+  it("a campaign of type normal, with its unsubscribe link, is looked at when it starts", async () => {
+    await stack.call("POST", "/contacto/", { email: "started@example.net", grupos: ["started"] });
+    const fine = await writeNormal("fine", ["started"]);
+    const high = await writeNormal("score 12", ["started"]);
+    for (const one of [fine, high]) expect((await ana("POST", `/${one}/start`, {})).status).toBe(200);
+    await arrived("started@example.net");
+    const { body } = await eventually(
+      () => ana("GET", `/${high}`),
+      (answer) => answer.body.pausa !== null,
+    );
+    expect(body).toMatchObject({ estado: "pausado", pausa: { motivo: { code: "content-judged" } } });
+    expect(await stack.inbox("started@example.net")).toHaveLength(1);
+  });
+
+  it("a send by API that carries an unsubscribe link is looked at too", async () => {
+    const campana_id = await stack.addCampaign({ desusc: "si" });
+    const contacto = { email: "leaves@example.net" };
+    const call = { campana_id, email: true, contacto, html: "<p>Hi</p>", asunto: "fine" };
+    expect((await stack.call("POST", "/envio/send_one_inline", call)).status).toBe(200);
+    await arrived("leaves@example.net");
+  });
+
+  it("the console's test send of a campaign is held back as a send by API", async () => {
+    const test = async (asunto: string, email: string) => ana("POST", `/${await writeNormal(asunto)}/test`, { email });
+    const high = await test("score 12", "test-high@example.net");
+    expect(high).toMatchObject({ status: 200, body: { sent: 1 } });
+    expect((await test("fine", "test-fine@example.net")).status).toBe(200);
+    await arrived("test-fine@example.net");
+    expect((await held()).map(({ eeid }) => eeid)).toEqual([high.body.eeid]);
+    expect(await endHeldContent(stack.context.db, high.body.eeid, "discard", change())).toBe(true);
+    expect(await stack.inbox("test-high@example.net")).toEqual([]);
   });
 
   const noClamav = isClamavInstalled ? "" : " (skipped: clamd is not installed)";

@@ -3,6 +3,7 @@ import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSends, type Send, type SendOutcome } from "../../services/operations/mail/accept-sends.ts";
 import { SendQueue } from "../../services/operations/mail/send-queue.ts";
+import { isDatabaseAway, openDb } from "../../services/platform/postgres/db.ts";
 import { saveContacts } from "../../services/store/mail/contacts/contact-profiles.ts";
 import { resolveRecipients } from "../../services/store/mail/contacts/recipients.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
@@ -12,6 +13,7 @@ import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addTestInstance } from "../support/instances.ts";
 import { queuedDeliveries, sameInstance } from "../support/spread-tables.ts";
+import { openStatementGate } from "../support/statement-gate.ts";
 import { storeOutcomes } from "../support/store-outcomes.ts";
 
 const DOMAIN = "sender.example.org";
@@ -107,6 +109,30 @@ test("one that cannot be accepted fails alone, and leaves nothing", async () => 
     state: "queued",
   });
   expect(await database.db("contacts").where({ email: "c@example.net" })).toEqual([]);
+});
+
+test("nothing is accepted twice when the connection is lost at the commit", async () => {
+  const gate = await openStatementGate(database.url);
+  const pool = openDb(gate.url, { connections: 2, name: "loses its connection" });
+  const sends = new SendQueue(pool);
+  const [first, ...together] = ["alone", "lost-a", "lost-b"].map((local) =>
+    sends.accept(makeSend(`${local}@example.net`)),
+  );
+  await first;
+  const met = gate.loseAnswer("COMMIT;");
+  const outcomes = await Promise.allSettled(together);
+  expect(met.hasCome()).toBe(true);
+  const reasons = outcomes.map((outcome) => outcome.status === "rejected" && isDatabaseAway(outcome.reason));
+  expect(reasons).toEqual([true, true]);
+  const stored = await database
+    .db("deliveries")
+    .where("recipient", "like", "lost-%")
+    .orderBy("recipient")
+    .pluck("recipient");
+  expect(stored).toEqual(["lost-a@example.net", "lost-b@example.net"]);
+  expect((await sends.accept(makeSend("afterwards@example.net"))).ok).toBe(true);
+  await pool.destroy();
+  gate.close();
 });
 
 test("the contacts of an instance that came after the last statistics are found without reading all of them for each", async () => {

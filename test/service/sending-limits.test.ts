@@ -312,13 +312,9 @@ describe("what may wait", () => {
   });
 });
 
-it("a campaign of type normal is charged as its portions are queued, and waits for room", async () => {
-  const numidOf = (await stack.call("POST", "/campania/", { tipo: "normal", nombre: "big" })).body.numid;
-  const { sent } = (await call(emails(30, "group"))).body;
-  expect(sent).toBe(30);
-  await db("partitions").delete();
-  await setLimit({ scope: "campaign", perHour: 12 });
-  const eeid = "00000000-0000-4000-8000-0000000000aa";
+/** A campaign of type normal whose recipients, contacts that begin so, are noted and not queued yet. @returns its numid */
+async function addGathering(eeid: string, prefix: string): Promise<number> {
+  const numidOf = (await stack.call("POST", "/campania/", { tipo: "normal", nombre: prefix })).body.numid;
   await db("batches").insert({
     eeid,
     instance_id: stack.instanceId,
@@ -339,22 +335,47 @@ it("a campaign of type normal is charged as its portions are queued, and waits f
     ...{ subject: "x", html: "x", groups: [], filters: [], state: "gathering", creator: "c", eeid },
     message_id: message.id,
   });
-  await db.raw(`insert into campaign_recipients select ?, id, instance_id from contacts where email like 'group-%'`, [
+  await db.raw("insert into campaign_recipients select ?, id, instance_id from contacts where email like ?", [
     numidOf,
+    `${prefix}-%`,
   ]);
-  const send = () => db("campaign_sends").where({ campaign_numid: numidOf }).first();
-  expect(await gatherPortion(db)).toBe(12);
-  expect(await gatherPortion(db)).toBe(0);
-  const { waits_until, state } = await send();
-  const [hour] = await countedHours(`campaign ${numidOf}`);
-  expect({ state, used: Number(hour.used) }).toEqual({ state: "gathering", used: 12 });
-  expect(waits_until.getTime()).toBe(hour.starts_at.getTime() + 3_600_000);
-  expect(await gatherPortion(db)).toBeUndefined();
-  // More room, and it goes on at once.
-  await setLimit({ scope: "campaign", perHour: 100 });
-  expect(await gatherPortion(db)).toBe(18);
-  expect(await send()).toMatchObject({ state: "sending", waits_until: null });
-  expect(Number((await countedHours(`campaign ${numidOf}`))[0].used)).toBe(30);
+  return numidOf;
+}
+
+describe("a campaign of type normal", () => {
+  const sendOf = (numidOf: number) => db("campaign_sends").where({ campaign_numid: numidOf }).first();
+
+  it("is charged as its portions are queued, and waits for room", async () => {
+    expect((await call(emails(30, "group"))).body.sent).toBe(30);
+    await db("partitions").delete();
+    await setLimit({ scope: "campaign", perHour: 12 });
+    const numidOf = await addGathering("00000000-0000-4000-8000-0000000000aa", "group");
+    expect(await gatherPortion(db)).toBe(12);
+    expect(await gatherPortion(db)).toBe(0);
+    const { waits_until, state } = await sendOf(numidOf);
+    const [hour] = await countedHours(`campaign ${numidOf}`);
+    expect({ state, used: Number(hour.used) }).toEqual({ state: "gathering", used: 12 });
+    expect(waits_until.getTime()).toBe(hour.starts_at.getTime() + 3_600_000);
+    expect(await gatherPortion(db)).toBeUndefined();
+    // More room, and it goes on at once.
+    await setLimit({ scope: "campaign", perHour: 100 });
+    expect(await gatherPortion(db)).toBe(18);
+    expect(await sendOf(numidOf)).toMatchObject({ state: "sending", waits_until: null });
+    expect(Number((await countedHours(`campaign ${numidOf}`))[0].used)).toBe(30);
+  });
+
+  it("is through when its last recipients have used up the hour, or it has none", async () => {
+    expect((await call(emails(12, "exactly"))).body.sent).toBe(12);
+    await db("partitions").delete();
+    await setLimit({ perHour: 12 });
+    const exact = await addGathering("00000000-0000-4000-8000-0000000000ab", "exactly");
+    expect(await gatherPortion(db)).toBe(12);
+    const nobody = await addGathering("00000000-0000-4000-8000-0000000000ac", "nobody");
+    expect([await gatherPortion(db), await gatherPortion(db)]).toEqual([0, 0]);
+    for (const numidOf of [exact, nobody]) expect(await sendOf(numidOf)).toMatchObject({ state: "sending" });
+    expect(await db("batches").where({ gathering: true })).toEqual([]);
+    expect(await gatherPortion(db)).toBeUndefined();
+  });
 });
 
 it("a new instance may send little a day at first, once its ramp has begun", async () => {

@@ -351,9 +351,24 @@ describe("unsubscribing", () => {
     const answer = await tracking.call("POST", ana.unsubscribe, { body: "choice=instance" });
     expect(answer.body.toString()).toContain("No recibirá más mensajes de este remitente");
     expect(await isOff(ana)).toEqual([tracking.campaign.numid, other.numid]);
-    expect(await tracking.eventsOf(ana)).toHaveLength(1);
+    const [event, ...more] = await tracking.eventsOf(ana);
+    expect(event).toMatchObject({ kind: "unsubscribed", delivery_id: ana.id, detail: { reason: "all" } });
+    expect(event).toMatchObject({ campaign_numid: tracking.campaign.numid });
+    expect(more).toEqual([]);
     const contact = await tracking.db("contacts").where({ id: ana.contactId }).first();
     expect(contact).toMatchObject({ last_operation: "unsubscribed", unsubscribed_at: expect.any(Date) });
+  });
+
+  test("from everything is told of who has left the campaign before, once", async () => {
+    const ana = await tracking.deliver("before@off.example.net", HTML);
+    for (const choice of ["campaign", "instance", "instance", "campaign"]) {
+      await tracking.call("POST", ana.unsubscribe, { body: `choice=${choice}` });
+    }
+    const events = await tracking.eventsOf(ana);
+    expect(events.map(({ kind, detail }) => [kind, detail])).toEqual([
+      ["unsubscribed", null],
+      ["unsubscribed", { reason: "all" }],
+    ]);
   });
 
   test.each(["stranger@off.example.net", "since@off.example.net"])(

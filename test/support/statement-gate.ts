@@ -9,6 +9,8 @@ export interface StatementGate {
   stopNext(name: string): MetStatement & { letGo(): void };
   /** Breaks the connection over which the next prepared statement of this name comes. */
   breakAt(name: string): MetStatement;
+  /** The server does the next statement of this name, or text where it has no name; its connection breaks before the answer. */
+  loseAnswer(name: string): MetStatement;
   close(): void;
 }
 
@@ -19,7 +21,7 @@ export interface MetStatement {
 interface Watch {
   /** As it stands in the messages that prepare and run a statement: with the octet that ends it. */
   readonly name: Buffer;
-  meet(client: Socket): void;
+  meet(client: Socket, upstream: Socket): void;
 }
 
 const LONGEST_NAME = 100;
@@ -53,7 +55,7 @@ export async function openStatementGate(url: string): Promise<StatementGate> {
       if (!met) return void upstream.write(octets);
       watch = undefined;
       client.pause().unshift(octets);
-      met.meet(client);
+      met.meet(client, upstream);
     });
   });
   server.listen(0, "127.0.0.1");
@@ -63,13 +65,13 @@ export async function openStatementGate(url: string): Promise<StatementGate> {
   way.port = String((server.address() as AddressInfo).port);
 
   /** @returns what tells whether the statement has come */
-  function meet(name: string, act: (client: Socket) => void): () => boolean {
+  function meet(name: string, act: Watch["meet"]): () => boolean {
     let hasCome = false;
     watch = {
       name: Buffer.from(`${name}\0`),
-      meet: (client) => {
+      meet: (client, upstream) => {
         hasCome = true;
-        act(client);
+        act(client, upstream);
       },
     };
     return () => hasCome;
@@ -83,6 +85,12 @@ export async function openStatementGate(url: string): Promise<StatementGate> {
       return { hasCome, letGo: () => stopped?.resume() };
     },
     breakAt: (name) => ({ hasCome: meet(name, (client) => client.destroy()) }),
+    loseAnswer: (name) => ({
+      hasCome: meet(name, (client, upstream) => {
+        upstream.unpipe(client).resume().once("data", () => client.destroy());
+        client.resume();
+      }),
+    }),
     close: () => {
       server.close();
       for (const socket of sockets) socket.destroy();

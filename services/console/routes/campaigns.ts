@@ -17,7 +17,7 @@ import {
 import { withUnsubscribeLink } from "../../core/mail/template.ts";
 import { invalidField, missingField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { acceptSend } from "../../operations/mail/accept-sends.ts";
+import { acceptSend, type Send } from "../../operations/mail/accept-sends.ts";
 import { makePersonalise } from "../../operations/mail/audience.ts";
 import { campaignTemplate } from "../../operations/mail/campaign-control.ts";
 import { composeJudgedMessage, judgeAsSent } from "../../operations/mail/judge-campaign.ts";
@@ -221,7 +221,7 @@ const judging: MakeConsoleEndpoints = (context) => {
 
 /** The message on its way to one address. */
 const testSends: MakeConsoleEndpoints = (context) => {
-  const { db, config } = context;
+  const { db, config, content } = context;
   return [
     consoleEndpoint({
       method: "POST",
@@ -236,7 +236,7 @@ const testSends: MakeConsoleEndpoints = (context) => {
         detail: ({ fields: { email } }) => ({ email }),
       },
       reply: z.object({ eeid: z.string(), sent: z.int() }),
-      act: async ({ caller, params, fields: { email } }) => {
+      act: async ({ caller, params, clientAddress, fields: { email } }) => {
         const found = await visibleNormalCampaign(db, caller, params);
         if (!found.ok) return found;
         const address = validateAddress(email, { allowSmtputf8: false });
@@ -250,19 +250,20 @@ const testSends: MakeConsoleEndpoints = (context) => {
           template.value.from.address,
         );
         if (!sender.ok) return sender;
-        const accepted = await inTransaction(db, (transaction) =>
-          acceptSend(transaction, {
-            instanceId: instance.id,
-            campaignNumid: campaign.numid,
-            creator: caller.login,
-            content: { kind: "template", template: template.value, attachments: [] },
-            senderDomain: sender.value.asciiDomain,
-            sender: senderKey(sender.value),
-            recipients: [{ address: address.value }],
-            copies: [],
-            archive: false,
-          }),
-        );
+        const send: Send = {
+          instanceId: instance.id,
+          campaignNumid: campaign.numid,
+          creator: caller.login,
+          content: { kind: "template", template: template.value, attachments: [] },
+          senderDomain: sender.value.asciiDomain,
+          sender: senderKey(sender.value),
+          recipients: [{ address: address.value }],
+          copies: [],
+          archive: false,
+        };
+        const judged = await content.judgeSend(send, clientAddress);
+        if (!judged.ok) return judged;
+        const accepted = await inTransaction(db, (transaction) => acceptSend(transaction, judged.value));
         if (!accepted.ok) return refuse(sendRefusal(accepted.error, context.clock.nowMs()));
         await announceMail(db).catch(() => {}); // the workers look by themselves before long
         return accepted;

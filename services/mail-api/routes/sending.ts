@@ -129,16 +129,14 @@ async function acceptJoining(sending: Sending, call: Call, key: IdempotentCall |
 async function acceptCall({ services, sends }: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
   const read = await readSend(services, call);
   if (!read.ok) return read;
-  const verdict = await services.content.judgeSend(read.value, call.clientAddress);
-  // While nobody can look at it, and it is not to be sent unseen.
-  if (verdict?.action === "refuse" && verdict.scan === undefined) return refuse({ kind: "unavailable" });
-  const accepted = ok({ ...read.value, ...(verdict && { verdict }) });
-  if (key === undefined) return toOutcome(await sends.accept(accepted.value), services.clock);
-  return sends.acceptAlone<Outcome>(accepted.value, async (transaction) => {
+  const judged = await services.content.judgeSend(read.value, call.clientAddress);
+  if (!judged.ok) return judged;
+  if (key === undefined) return toOutcome(await sends.accept(judged.value), services.clock);
+  return sends.acceptAlone<Outcome>(judged.value, async (transaction) => {
     // Another process may have answered while this one was fetching.
     const claim = await claimCall<SentReply>(transaction, key);
     if (claim.kind !== "new") return answerAgain(claim);
-    const answer = toOutcome(await acceptSend(transaction, accepted.value), services.clock);
+    const answer = toOutcome(await acceptSend(transaction, judged.value), services.clock);
     // A refused call does not use the key up.
     if (answer.ok) await answerCall(transaction, key, answer.value);
     else await withdrawCall(transaction, key);

@@ -18,6 +18,7 @@ import {
   noteGathered,
   noteWaiting,
 } from "../../store/mail/campaigns/campaign-runs.ts";
+import { setPaused } from "../../store/mail/campaigns/campaign-sends.ts";
 import { addGatheringBatch, endGathering } from "../../store/mail/sends/batches.ts";
 import { addMessages, loadMessage, type StoredTemplate } from "../../store/mail/sends/messages.ts";
 import { inTransaction } from "../../store/transactions.ts";
@@ -76,6 +77,17 @@ export async function beginCampaign(
 }
 
 /**
+ * Pauses a campaign that cannot be started: a person has to look at it.
+ * @returns false when it was paused, cancelled, started or written anew in the meantime
+ */
+export function pauseUnstarted(db: Db, send: DueCampaign, reason: Sentence): Promise<boolean> {
+  return db.transaction(async (transaction) => {
+    if (!(await lockClaimedCampaign(transaction, send))) return false;
+    return (await setPaused(transaction, send.campaignNumid, reason)) !== undefined;
+  });
+}
+
+/**
  * Queues the next recipients of a campaign that is being gathered, in one transaction with the note of how far it has
  * come: whoever dies meanwhile, nobody is lost and nobody gets it twice. Different nodes take different campaigns. What an
  * instance may send bounds the portion; a campaign waits where there is no room.
@@ -102,8 +114,9 @@ function gatherPortionOf(db: Db, key: CampaignKey): Promise<number | undefined> 
       return 0;
     }
     await queueContacts(transaction, { row, contactIds }, allowance);
-    if (contactIds.length === most) {
-      await noteGathered(transaction, row, contactIds.at(-1)!);
+    const last = contactIds.at(-1);
+    if (last !== undefined && contactIds.length === most) {
+      await noteGathered(transaction, row, last);
     } else {
       await endGathering(transaction, row.instance_id, row.eeid!);
       await noteAllGathered(transaction, row);

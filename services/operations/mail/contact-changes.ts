@@ -77,15 +77,30 @@ export async function unsubscribeContact(
   });
 }
 
+/** Why a contact gets nothing more of an instance: it was brought in so, or chose it where it got a message. */
+export type UnsubscriptionCause =
+  | { readonly reason: "brought-in" }
+  | {
+      readonly reason: "all";
+      readonly campaignNumid: number;
+      readonly eeid: string;
+      readonly deliveryId: number;
+      readonly at: Date;
+    };
+
 /** Takes a contact off all of an instance's mail and stores the event; a second time does neither. @returns whether it was done now */
-export async function unsubscribeFromAll(db: Db, instanceId: number, contactId: number): Promise<boolean> {
+export async function unsubscribeFromAll(
+  db: Db,
+  instanceId: number,
+  contactId: number,
+  { reason, ...cause }: UnsubscriptionCause,
+): Promise<boolean> {
   return db.transaction(async (transaction) => {
-    const at = await lockSubscribed(transaction, instanceId, contactId);
-    if (at === undefined) return false;
-    await unsubscribeFromInstance(transaction, { instanceId, id: contactId }, at);
-    await recordEvents(transaction, [
-      { instanceId, contactId, at, kind: "unsubscribed", detail: { reason: "brought-in" } },
-    ]);
+    const lockedAt = await lockSubscribed(transaction, instanceId, contactId);
+    if (lockedAt === undefined) return false;
+    const event = { at: lockedAt, ...cause, instanceId, contactId, detail: { reason } };
+    await unsubscribeFromInstance(transaction, { instanceId, id: contactId }, event.at);
+    await recordEvents(transaction, [{ ...event, kind: "unsubscribed" }]);
     return true;
   });
 }

@@ -1,8 +1,10 @@
 import { validateAddress } from "../../core/mail/address.ts";
 import { type ContentPolicy, type ContentVerdict, judgeContent } from "../../core/mail/guard/content.ts";
 import type { Mailbox } from "../../core/mail/headers.ts";
-import type { PersonalValues } from "../../core/mail/personalise.ts";
+import { UNSUBSCRIBE_TAG } from "../../core/mail/personalise.ts";
 import { compileTemplate, renderMessage } from "../../core/mail/template.ts";
+import type { Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
 import { type ScannedMessage, scanByRspamd } from "../../platform/lookups/rspamd.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { MessageContent, StoredMailbox } from "../../store/mail/sends/messages.ts";
@@ -26,18 +28,23 @@ export class ContentScanner {
     this.#observe = observe;
   }
 
-  /** What a send by API or of the console holds, as its first recipient would get it: to thousands it is looked at once. */
-  async judgeSend(send: Send, clientAddress: string): Promise<ContentVerdict | undefined> {
+  /**
+   * What a send by API or of the console holds, as its first recipient would get it: to thousands it is looked at once.
+   * @returns the send with what was found; refused while nobody can look at it, and it is not to be sent unseen
+   */
+  async judgeSend(send: Send, clientAddress: string): Promise<Result<Send, Refusal>> {
     const [first] = send.recipients;
     const { content } = send;
-    if (first === undefined || content.kind !== "template") return undefined;
-    return this.judge(() => ({
+    if (first === undefined || content.kind !== "template") return ok(send);
+    const verdict = await this.judge(() => ({
       octets: composeForScan(content, first.address.asGiven),
       mailFrom: content.template.from.address,
       recipients: send.recipients.map(({ address }) => address.asGiven),
       user: send.creator,
       clientAddress,
     }));
+    if (verdict?.action === "refuse" && verdict.scan === undefined) return refuse({ kind: "unavailable" });
+    return ok(verdict === undefined ? send : { ...send, verdict });
   }
 
   /** @returns undefined where there is no filter */
@@ -55,26 +62,23 @@ export class ContentScanner {
   }
 }
 
-const NOBODYS: PersonalValues = { system: new Map(), customFields: new Map(), builtIns: new Map(), globals: new Map() };
-
-/** A template as one recipient would get it, unsigned; a message to thousands is looked at once. */
-export function composeForScan(
-  content: MessageContent & { readonly kind: "template" },
-  recipient: string,
-  values: PersonalValues = NOBODYS,
-): Buffer {
+/** A template as one recipient would get it, unsigned, without that recipient's own values: to thousands it is looked at once. */
+export function composeForScan(content: MessageContent & { readonly kind: "template" }, recipient: string): Buffer {
   const { template, attachments } = content;
+  const from = toMailbox(template.from);
   const compiled = compileTemplate({
-    from: toMailbox(template.from),
+    from,
     ...(template.replyTo === undefined ? {} : { replyTo: toMailbox(template.replyTo) }),
     ...{ subject: template.subject, html: template.html, attachments, unsubscribe: template.unsubscribe },
   });
   if (!compiled.ok) throw new Error(`what was checked cannot be compiled: ${compiled.error}`);
+  // It is nobody's link, and stands where each recipient has one.
+  const system = new Map([[UNSUBSCRIBE_TAG, `https://${from.address.asciiDomain}/u/scan`]]);
   return renderMessage(compiled.value, {
     to: [toMailbox({ name: "", address: recipient })],
     messageId: `<scan@${recipient.slice(recipient.lastIndexOf("@") + 1)}>`,
     date: new Date(),
-    values,
+    values: { system, customFields: new Map(), builtIns: new Map(), globals: new Map() },
   });
 }
 

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { FairTurns, type TurnLimits } from "../../platform/fair-turns.ts";
 import type { WithinSpan } from "../../platform/observability/tracer.ts";
 import { keepSpan, traced } from "../../platform/observability/tracing.ts";
-import type { Db, Transaction } from "../../platform/postgres/db.ts";
+import { type Db, isDatabaseAway, isOverLimit, type Transaction } from "../../platform/postgres/db.ts";
 import { announceMail } from "../../store/mail/queue/queue.ts";
 import { sizeOf } from "../../store/mail/sends/messages.ts";
 import { allowManyRows, inTransaction } from "../../store/transactions.ts";
@@ -115,7 +115,9 @@ export class SendQueue {
       );
       for (const [index, { resolve }] of together.entries()) resolve(outcomes[index]!);
     } catch (error) {
-      if (together.length === 1) together[0]!.reject(error);
+      // With the connection the answer to the commit may be lost: done again, they might all be sent twice.
+      const mayBeDone = isDatabaseAway(error) && !isOverLimit(error);
+      if (together.length === 1 || mayBeDone) for (const { reject } of together) reject(error);
       // One of them may be at fault: each by itself, so that the others do not suffer for it.
       else for (const waiting of together) await this.#acceptTogether([waiting]);
     }

@@ -62,7 +62,10 @@ async function changeContact(
   { instanceId, contactId }: { readonly instanceId: number; readonly contactId: number },
   kind: Exclude<EntryKind, "by-hand">,
 ): Promise<Result<"added" | "changed", Sentence>> {
-  if (kind === "unsubscribed") return ok((await unsubscribeFromAll(db, instanceId, contactId)) ? "added" : "changed");
+  if (kind === "unsubscribed") {
+    const isNew = await unsubscribeFromAll(db, instanceId, contactId, { reason: "brought-in" });
+    return ok(isNew ? "added" : "changed");
+  }
   const reason = kind === "complaint" ? "complaint" : "brought-in";
   const change = await invalidateContact(db, instanceId, contactId, { reason });
   if (change === "whitelisted") return refuse(sentence("suppression-whitelisted"));

@@ -3,8 +3,8 @@ import type { Transaction } from "../../platform/postgres/db.ts";
 import { findContactId } from "../../store/mail/contacts/contact-profiles.ts";
 import { addMissingContacts } from "../../store/mail/contacts/recipients.ts";
 import { assignContact, type DeliveryOwner, findDelivery } from "../../store/mail/queue/deliveries.ts";
-import { setUntracked, unsubscribeFromInstance } from "../../store/mail/tracking/subscriptions.ts";
-import { unsubscribeContact } from "./contact-changes.ts";
+import { setUntracked } from "../../store/mail/tracking/subscriptions.ts";
+import { unsubscribeContact, unsubscribeFromAll } from "./contact-changes.ts";
 
 /** What a recipient chooses: no more of this campaign, nothing of the instance any more, or no tracking. */
 export const SUBSCRIPTION_CHOICES = ["campaign", "instance", "untracked", "tracked"] as const;
@@ -37,8 +37,9 @@ async function choose(
     await setUntracked(transaction, { instanceId, id: contactId }, choice === "untracked");
     return;
   }
-  await unsubscribeContact(transaction, { instanceId, contactId, campaignNumid, eeid, deliveryId, at });
-  if (choice === "instance") await unsubscribeFromInstance(transaction, { instanceId, id: contactId }, at);
+  const cause = { campaignNumid, eeid, deliveryId, at };
+  if (choice === "campaign") await unsubscribeContact(transaction, { instanceId, contactId, ...cause });
+  else await unsubscribeFromAll(transaction, instanceId, contactId, { reason: "all", ...cause });
 }
 
 /** An address that only got a copy is no contact; with a choice it becomes one, which is where choices are kept. */
