@@ -87,7 +87,10 @@ export async function openStatementGate(url: string): Promise<StatementGate> {
     breakAt: (name) => ({ hasCome: meet(name, (client) => client.destroy()) }),
     loseAnswer: (name) => ({
       hasCome: meet(name, (client, upstream) => {
-        upstream.unpipe(client).resume().once("data", () => client.destroy());
+        upstream
+          .unpipe(client)
+          .resume()
+          .once("data", () => client.destroy());
         client.resume();
       }),
     }),
