@@ -654,6 +654,7 @@ export const SENTENCES = {
 
   // Contacts as CSV
   "csv-invalid": "csv invalido",
+  "csv-record-too-long": "linea de mas de {mebibytes} MiB, o con comillas sin cerrar: el resto no se leyo",
   "csv-not-utf8": "el archivo no es texto en UTF-8",
   "csv-line-invalid": "linea invalida: no es texto en UTF-8",
   "csv-too-many-columns": "demasiadas columnas",

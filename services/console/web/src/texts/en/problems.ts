@@ -384,6 +384,8 @@ export const problems = {
     "suppression-columns-many": "the line has more columns than the header",
     "suppression-no-csv": "the line is not CSV",
     "csv-invalid": "is not CSV",
+    "csv-record-too-long":
+      "is longer than {mebibytes} MiB, or has a quote that nobody closes; nothing after it was read",
     "csv-line-invalid": "the line is not text in UTF-8",
     "csv-too-many-columns": "has more columns than the header",
     "column-missing": "the column {column} is missing or empty",

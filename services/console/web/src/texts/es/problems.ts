@@ -580,6 +580,7 @@ export const problems: Texts["problems"] = {
     "suppression-columns-many": "la línea tiene más columnas que el encabezado",
     "suppression-no-csv": "la línea no es CSV",
     "csv-invalid": "no es CSV",
+    "csv-record-too-long": "tiene más de {mebibytes} MiB, o comillas sin cerrar; lo que sigue no se leyó",
     "csv-line-invalid": "la línea no es texto en UTF-8",
     "csv-too-many-columns": "tiene más columnas que el encabezado",
     "column-missing": "falta la columna {column}, o está vacía",
