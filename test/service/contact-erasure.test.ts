@@ -132,6 +132,22 @@ test("workers are told to look anew only of what is queued, or was changed", asy
   }
 });
 
+test("nobody is gone while a partition counts them still", async () => {
+  const { db, north } = api;
+  const gone = address("gone@counted.example.org");
+  const { deliveries } = await send({ recipients: [gone.text, "stays@counted.example.org"], template: { html: "x" } });
+  const held = await db.transaction();
+  await held("partitions").where({ destination: "counted.example.org" }).forUpdate();
+  const erasing = eraseAddress(db, north.id, gone);
+  const waiting = "datname = current_database() and wait_event_type = 'Lock'";
+  await expect.poll(() => db("pg_stat_activity").whereRaw(waiting).pluck("pid")).toHaveLength(1);
+  expect(await db("deliveries").whereIn("id", [...deliveries.values()])).toHaveLength(2);
+  await held.rollback();
+  await erasing;
+  expect(await db("deliveries").whereIn("id", [...deliveries.values()])).toHaveLength(1);
+  expect(await db("partitions").where({ destination: "counted.example.org" }).pluck("recipients")).toEqual([1]);
+});
+
 test("what names another address, of which the erased one is a part, stays", async () => {
   const { db, north } = api;
   const [gone, longer, further, named] = [

@@ -81,12 +81,12 @@ export async function eraseAddress(
     const removed = await removeContact(transaction, instanceId, address.key);
     if (suppressed || objected || options.keepOut) await keepErased(transaction, instanceId, address.key);
     const { removed: sent, unsent, redacted } = messages;
+    // Last: workers prolong all of their leases at once, and are not to wait for all that an erasure reads.
+    await takeRecipientsOff(transaction, instanceId, unsent);
     return { ...removed, events, messages: sent, suppressed, unsent, redacted };
   });
   // Workers make all anew that they have ready.
   if (unsent.length > 0 || redacted) await announceStop(db);
-  // By itself: workers prolong all of their leases at once, and are not to wait for all that an erasure reads.
-  if (unsent.length > 0) await db.transaction((transaction) => takeRecipientsOff(transaction, instanceId, unsent));
   return erased;
 }
 
