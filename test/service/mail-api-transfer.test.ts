@@ -130,6 +130,25 @@ describe("import", () => {
     expect(csv.destroyed).toBe(true);
   });
 
+  test.each([false, true])("a contact has no more custom fields than it may have (dry run: %s)", async (dryRun) => {
+    const most = 256 * 1024 - '{"A": "", "B": "", "C": "", "D": ""}'.length;
+    const cells = Array(4).fill("x".repeat(most / 4));
+    const email = `full${dryRun}@example.org`;
+    const lines = (rest: string) => load(`email,A,B,C,D\n${rest}fine${dryRun}@example.org,,,,\n`, dryRun);
+    expect(await lines(`${email},${cells}y\n`)).toMatchObject({
+      ...{ created: 1, updated: 0, rejected: 1 },
+      errors: [{ line: 2, on: "campos: mas de 256 KiB en total" }],
+    });
+    expect((await api.north.call("GET", `/v1/contacto/${email}`)).status).toBe(404);
+    expect(await lines(`${email},${cells}\n`)).toMatchObject({ rejected: 0 });
+    if (dryRun) return;
+    const write = (valor: string | null) =>
+      api.north.call("POST", "/v1/contacto", { email, nombre: "N", campos: [{ nombre: "E", valor }] });
+    expect(await write("")).toMatchObject({ status: 400, body: { on: "campos: mas de 256 KiB en total" } });
+    expect((await api.north.call("GET", `/v1/contacto/${email}`)).body.contacto).toMatchObject({ nombre: "" });
+    expect(await write(null)).toMatchObject({ status: 200, body: { contacto: { nombre: "N" } } });
+  });
+
   test("empty lines are no record, however many", async () => {
     const empty = Buffer.alloc(2 ** 16, "\n");
     const csv = Readable.from([Buffer.from("email"), ...Array(80).fill(empty), Buffer.from("first@example.org")]);

@@ -225,6 +225,7 @@ export const problems: Texts["problems"] = {
       "Esta instancia no puede enviar desde este dominio. Agréguelo primero como dominio remitente.",
     "sender-invalid": "El remitente no es válido: {reason}",
     "email-invalid": "La dirección no es válida: {reason}",
+    "contact-fields-oversized": "Los campos propios del contacto ocuparían más de {kibibytes} KiB en total.",
     "html-too-many-places": "El mensaje tiene más de {most} enlaces y etiquetas: acórtelo.",
     "url-unreachable": "{field}: no se pudo buscar ({reason}). Vea si se abre en un navegador.",
     "send-not-archived": "Este envío no se archivó: no hay copia de sus mensajes.",
