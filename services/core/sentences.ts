@@ -260,6 +260,7 @@ export const SENTENCES = {
   "email-invalid": "invalid email {reason}",
   "sender-invalid": "remitente invalido {reason}",
   "sender-domain-not-allowed": "dominio remitente no permitido",
+  "contact-fields-oversized": "campos: mas de {kibibytes} KiB en total",
   "html-too-many-places": "html: mas de {most} enlaces y etiquetas",
   "url-unreachable": "{field} inaccesible: {reason}",
   "form-invalid": "formulario invalido",
@@ -657,6 +658,7 @@ export const SENTENCES = {
 
   // Contacts as CSV
   "csv-invalid": "csv invalido",
+  "csv-record-too-long": "linea de mas de {mebibytes} MiB, o con comillas sin cerrar: el resto no se leyo",
   "csv-not-utf8": "el archivo no es texto en UTF-8",
   "csv-line-invalid": "linea invalida: no es texto en UTF-8",
   "csv-too-many-columns": "demasiadas columnas",

@@ -1,13 +1,14 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSend, type Send } from "../../services/operations/mail/accept-sends.ts";
-import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
+import { eraseAddress, isNothing } from "../../services/operations/mail/contact-erasure.ts";
 import { readAddressRecords } from "../../services/operations/mail/contact-export.ts";
 import { recordBounces, recordComplaint } from "../../services/operations/mail/outcomes.ts";
 import { beginAudit } from "../../services/store/console/audit.ts";
 import { addFilter } from "../../services/store/mail/contacts/filters.ts";
 import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts";
 import { addSandboxMessages, countDeferral } from "../../services/store/mail/inbound/sandbox-messages.ts";
+import { QUEUE_CHANNEL } from "../../services/store/mail/queue/queue.ts";
 import { withdrawBatch } from "../../services/store/mail/queue/queue-stops.ts";
 import { cancelDelivery } from "../../services/store/mail/queue/single-deliveries.ts";
 import { findBatch, readBatchProgress, setBatchCancelled } from "../../services/store/mail/sends/batches.ts";
@@ -92,6 +93,59 @@ test("mail that waits is counted without those who were erased, and without what
   expect(await counted()).toBe(4);
   await eraseAddress(api.db, api.north.id, address(first));
   expect(await counted()).toBe(1);
+});
+
+test("reports about sender domains, and what waits, stay: the name in them may be a reporter's to other instances", async () => {
+  const { db, north } = api;
+  const reporter = address("noreply-dmarc@reporter.test");
+  const named = { mailFrom: "", clientAddress: "192.0.2.1", octets: Buffer.from(`From: ${reporter.text}\r\n\r\n`) };
+  const report = { ...named, deliveryId: null, feedbackAddress: "r+token@bounces.localhost", isReport: true };
+  const complaint = { ...named, deliveryId: null, feedbackAddress: "fbl@bounces.localhost" };
+  await addInboundMessages(db, [report, report, report, complaint, complaint]);
+  const rows = db("inbound_messages").whereLike("feedback_address", "%@bounces.localhost");
+  const ids = await rows.clone().orderBy("id", "desc").limit(5).pluck("id");
+  const [sample, , applied, quarantined] = ids;
+  await db("inbound_messages").where({ id: sample }).update({ state: "applied", unexplained: "not-ours" });
+  await db("inbound_messages").where({ id: applied }).update({ state: "applied" });
+  await db("inbound_messages").where({ id: quarantined }).update({ state: "quarantined" });
+
+  expect(isNothing(await eraseAddress(db, north.id, reporter))).toBe(true);
+  expect(await rows.clone().whereIn("id", ids).orderBy("id", "desc").pluck("id")).toEqual(ids.slice(1));
+  await db("inbound_messages").whereIn("id", ids).delete();
+});
+
+test("workers are told to look anew only of what is queued, or was changed", async () => {
+  const { db, north } = api;
+  const notices: string[] = [];
+  const listener = await db.client.acquireConnection();
+  listener.on("notification", ({ payload }: { payload: string }) => notices.push(payload));
+  await listener.query(`listen ${QUEUE_CHANNEL}`);
+  try {
+    await send({ recipients: ["told@example.org"], template: { html: "x" } });
+    notices.length = 0;
+    await eraseAddress(db, north.id, address("nobody@example.org"));
+    await eraseAddress(db, north.id, address("told@example.org"));
+    await expect.poll(() => notices).toEqual(["stop"]);
+  } finally {
+    await listener.query(`unlisten ${QUEUE_CHANNEL}`);
+    await db.client.releaseConnection(listener);
+  }
+});
+
+test("nobody is gone while a partition counts them still", async () => {
+  const { db, north } = api;
+  const gone = address("gone@counted.example.org");
+  const { deliveries } = await send({ recipients: [gone.text, "stays@counted.example.org"], template: { html: "x" } });
+  const held = await db.transaction();
+  await held("partitions").where({ destination: "counted.example.org" }).forUpdate();
+  const erasing = eraseAddress(db, north.id, gone);
+  const waiting = "datname = current_database() and wait_event_type = 'Lock'";
+  await expect.poll(() => db("pg_stat_activity").whereRaw(waiting).pluck("pid")).toHaveLength(1);
+  expect(await db("deliveries").whereIn("id", [...deliveries.values()])).toHaveLength(2);
+  await held.rollback();
+  await erasing;
+  expect(await db("deliveries").whereIn("id", [...deliveries.values()])).toHaveLength(1);
+  expect(await db("partitions").where({ destination: "counted.example.org" }).pluck("recipients")).toEqual([1]);
 });
 
 test("what names another address, of which the erased one is a part, stays", async () => {
@@ -378,6 +432,10 @@ async function leaveTracesEverywhere(): Promise<void> {
   ]);
   const [identified] = await db("inbound_messages").whereNotNull("feedback_address").orderBy("id").limit(1);
   await db("inbound_messages").where({ id: identified.id }).update({ state: "applied", about_delivery_id: deliveryId });
+  await db("inbound_messages")
+    .whereNotNull("feedback_address")
+    .whereNull("about_delivery_id")
+    .update({ state: "applied", unexplained: "not-ours" });
   await addSandboxMessages(db, [
     {
       mailFrom: "b+token@bounces.localhost",

@@ -40,6 +40,8 @@ function address(email: string): EmailAddress {
 }
 
 describe("import", () => {
+  const TOO_LONG = "linea de mas de 4 MiB, o con comillas sin cerrar: el resto no se leyo";
+
   test("a file that is given up at its header is read no further, and closed", async () => {
     let lines = 0;
     const endless = (function* () {
@@ -108,6 +110,50 @@ describe("import", () => {
         { line: 7, on: "csv invalido" },
       ],
     });
+  });
+
+  test.each([
+    ["a quote that nobody closes", '"', "a"],
+    ["a line that does not end", "last@example.org,", "a"],
+    ["a line of nothing but cells", "last@example.org", ","],
+  ])("%s is a bad line, and read no further than a record may be long", async (_, start, filling) => {
+    let read = 0;
+    const csv = Readable.from(
+      (function* () {
+        yield Buffer.from(`email,nombre\nfirst@example.org,\n\n${start}`);
+        for (; read < 2 ** 26; read += 2 ** 16) yield Buffer.alloc(2 ** 16, filling);
+      })(),
+    );
+    const report = await load(csv, true);
+    expect(report).toEqual({ created: 1, updated: 0, rejected: 1, errors: [{ line: 4, on: TOO_LONG }] });
+    expect(read).toBeLessThan(2 ** 23);
+    expect(csv.destroyed).toBe(true);
+  });
+
+  test.each([false, true])("a contact has no more custom fields than it may have (dry run: %s)", async (dryRun) => {
+    const most = 256 * 1024 - '{"A": "", "B": "", "C": "", "D": ""}'.length;
+    const cells = Array(4).fill("x".repeat(most / 4));
+    const email = `full${dryRun}@example.org`;
+    const lines = (rest: string) => load(`email,A,B,C,D\n${rest}fine${dryRun}@example.org,,,,\n`, dryRun);
+    expect(await lines(`${email},${cells}y\n`)).toMatchObject({
+      ...{ created: 1, updated: 0, rejected: 1 },
+      errors: [{ line: 2, on: "campos: mas de 256 KiB en total" }],
+    });
+    expect((await api.north.call("GET", `/v1/contacto/${email}`)).status).toBe(404);
+    expect(await lines(`${email},${cells}\n`)).toMatchObject({ rejected: 0 });
+    if (dryRun) return;
+    const write = (valor: string | null) =>
+      api.north.call("POST", "/v1/contacto", { email, nombre: "N", campos: [{ nombre: "E", valor }] });
+    expect(await write("")).toMatchObject({ status: 400, body: { on: "campos: mas de 256 KiB en total" } });
+    expect((await api.north.call("GET", `/v1/contacto/${email}`)).body.contacto).toMatchObject({ nombre: "" });
+    expect(await write(null)).toMatchObject({ status: 200, body: { contacto: { nombre: "N" } } });
+  });
+
+  test("empty lines are no record, however many", async () => {
+    const empty = Buffer.alloc(2 ** 16, "\n");
+    const csv = Readable.from([Buffer.from("email"), ...Array(80).fill(empty), Buffer.from("first@example.org")]);
+    const report = await load(csv, true);
+    expect(report).toMatchObject({ created: 1, rejected: 0 });
   });
 
   test("an address beyond ASCII is updated where it is a contact's, as submission makes them, and else refused", async () => {

@@ -1,5 +1,6 @@
 /** What may be said of a contact from outside: the fields of the API, which are the columns of the CSV as well. */
 import { z } from "zod";
+import { type Sentence, sentence } from "../sentences.ts";
 import type { EmailAddress } from "./address.ts";
 import { bareTagName } from "./personalise.ts";
 
@@ -28,6 +29,12 @@ export interface ContactChange {
 const MAX_TEXT_CHARACTERS = 500;
 const MAX_VALUE_CHARACTERS = 65_536;
 export const MAX_LIST_ITEMS = 1_000;
+/** Of all custom fields of a contact together, as JSON. Contacts are read by the thousand. */
+export const MOST_FIELDS_KIBIBYTES = 256;
+
+/** Why a contact is not changed. */
+export const fieldsOversized = (): Sentence =>
+  sentence("contact-fields-oversized", { kibibytes: MOST_FIELDS_KIBIBYTES });
 
 /** Text that may end up in a header field: no line breaks. */
 export const lineOfText = z

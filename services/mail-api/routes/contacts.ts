@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { validateAddress } from "../../core/mail/address.ts";
-import { contactFields, lineOfText, toContactChange } from "../../core/mail/contact-input.ts";
+import { contactFields, fieldsOversized, lineOfText, toContactChange } from "../../core/mail/contact-input.ts";
 import { contactJson, contactSummaryJson, toContactJson, toContactSummaryJson } from "../../core/mail/contact-json.ts";
-import { notFound, type Refusal } from "../../core/refusal.ts";
+import { notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
 import { type AnyEndpoint, endpoint, type RawReply } from "../../platform/http/endpoint.ts";
@@ -58,7 +58,9 @@ function writeEndpoint(services: MailServices): AnyEndpoint<MailCaller> {
         const sender = await judgeSender(services, caller.instance.id, fields.remitente);
         if (!sender.ok) return sender;
       }
-      await saveContacts(db, caller.instance.id, [toContactChange(address.value, fields)], "modified");
+      const change = toContactChange(address.value, fields);
+      const { oversized } = await saveContacts(db, caller.instance.id, [change], "modified");
+      if (oversized.size > 0) return refuse(unacceptable(fieldsOversized()));
       return readContact(db, caller.instance, address.value.key);
     },
   });

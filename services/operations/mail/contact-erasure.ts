@@ -60,7 +60,7 @@ export async function eraseAddress(
   address: EmailAddress,
   options: { readonly keepOut?: boolean } = {},
 ): Promise<Erasure> {
-  const { unsent, ...erased } = await inTransaction(db, async (transaction) => {
+  const { unsent, redacted, ...erased } = await inTransaction(db, async (transaction) => {
     await beginErasure(transaction, instanceId);
     await lockAddress(transaction, instanceId, address.key);
     const given = await findGivenEmail(transaction, instanceId, address.key);
@@ -80,11 +80,13 @@ export async function eraseAddress(
     if (subject.contactId !== null) await removeConversions(transaction, instanceId, subject.contactId);
     const removed = await removeContact(transaction, instanceId, address.key);
     if (suppressed || objected || options.keepOut) await keepErased(transaction, instanceId, address.key);
-    return { ...removed, events, messages: messages.removed, suppressed, unsent: messages.unsent };
+    const { removed: sent, unsent, redacted } = messages;
+    // Last: workers prolong all of their leases at once, and are not to wait for all that an erasure reads.
+    await takeRecipientsOff(transaction, instanceId, unsent);
+    return { ...removed, events, messages: sent, suppressed, unsent, redacted };
   });
-  await announceStop(db);
-  // By itself: workers prolong all of their leases at once, and are not to wait for all that an erasure reads.
-  if (unsent.length > 0) await db.transaction((transaction) => takeRecipientsOff(transaction, instanceId, unsent));
+  // Workers make all anew that they have ready.
+  if (unsent.length > 0 || redacted) await announceStop(db);
   return erased;
 }
 
@@ -96,13 +98,13 @@ export function isNothing({ contacts, events, messages, whitelisted, suppressed 
 /**
  * Removes an address from everything that was sent to it: its deliveries with their archives and reports, and its
  * name in messages that went to others as well.
- * @returns how many deliveries were removed, and the partitions of those that had not been sent, with the copies of them:
- *   each as often as it had some
+ * @returns how many deliveries were removed, the partitions of those that had not been sent, with the copies of them: each
+ *   as often as it had some; and whether what others get was changed
  */
 async function eraseFromMessages(
   transaction: Transaction,
   subject: ErasureSubject,
-): Promise<{ readonly removed: number; readonly unsent: readonly number[] }> {
+): Promise<{ readonly removed: number; readonly unsent: readonly number[]; readonly redacted: boolean }> {
   const reports = await findReportsNaming(transaction, subject);
   const removed = await removeDeliveries(transaction, subject);
   const messageIds = [...new Set(removed.map(({ messageId }) => messageId))].sort((a, b) => a - b);
@@ -115,23 +117,25 @@ async function eraseFromMessages(
   );
   const naming = await findNaming(transaction, shared, subject);
   await removeMentions(transaction, naming, subject);
-  for (const id of [...naming, ...reports]) await redactMessage(transaction, id, subject);
+  let redacted = false;
+  for (const id of [...naming, ...reports]) redacted = (await redactMessage(transaction, id, subject)) || redacted;
   await removeFeedback(transaction, subject);
   await removeFromSandbox(transaction, subject);
   const queued = removed.filter(({ state }) => state === "queued").map(({ partitionId }) => partitionId);
-  return { removed: removed.length, unsent: [...queued, ...copies] };
+  return { removed: removed.length, unsent: [...queued, ...copies], redacted };
 }
 
-async function redactMessage(transaction: Transaction, id: number, subject: ErasureSubject): Promise<void> {
+/** @returns whether it named the address */
+async function redactMessage(transaction: Transaction, id: number, subject: ErasureSubject): Promise<boolean> {
   const own = { id, instanceId: subject.instanceId };
   const content = await lockContent(transaction, own);
-  if (content === undefined) return;
+  if (content === undefined) return false;
   const { template, octets, tracking, isSettled } = content;
   const description = redactDescription(content.description, subject);
   if (template !== null) {
     const without = redactTemplate(template, subject);
-    if (JSON.stringify(without) !== JSON.stringify(template))
-      await replaceContent(transaction, own, { template: without, description });
+    if (JSON.stringify(without) === JSON.stringify(template)) return false;
+    await replaceContent(transaction, own, { template: without, description });
   } else if (octets !== null) {
     // What was sent to everybody is not needed any more.
     if (isSettled) await replaceContent(transaction, own, { octets: Buffer.alloc(0), tracking: null, description });
@@ -143,6 +147,7 @@ async function redactMessage(transaction: Transaction, id: number, subject: Eras
       });
     }
   }
+  return true;
 }
 
 function redactDescription(description: MessageDescription, { spellings }: ErasureSubject): MessageDescription {

@@ -3,6 +3,7 @@ import { z } from "zod";
 import {
   type ContactChange,
   contactFields,
+  fieldsOversized,
   MAX_LIST_ITEMS,
   PROFILE_COLUMNS,
   toContactChange,
@@ -12,7 +13,13 @@ import { wrappedTagName } from "../../core/mail/personalise.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { findKnownKeys, judgeContactAddress, saveContacts } from "../../store/mail/contacts/contact-profiles.ts";
+import {
+  findKnownKeys,
+  findOversized,
+  judgeContactAddress,
+  type SavedContacts,
+  saveContacts,
+} from "../../store/mail/contacts/contact-profiles.ts";
 import { columnMissing, findHeaderFault, nameCells, readHeader, readRecords } from "./csv-records.ts";
 import { type ImportError, RejectedLines } from "./rejected-lines.ts";
 
@@ -34,6 +41,7 @@ export interface ImportReport {
 }
 
 const LINES_PER_WRITE = 1_000;
+const CHARACTERS_PER_WRITE = 2 ** 22;
 const MISSING_EMAIL = columnMissing("email");
 
 /**
@@ -52,12 +60,15 @@ export async function importContacts(
   const errors = new RejectedLines(options.mostErrors);
   let created = 0;
   let updated = 0;
-  const waiting = new Map<string, ContactChange>();
+  const waiting = new Map<string, { readonly line: number; readonly change: ContactChange }>();
+  let waitingCharacters = 0;
   const flush = async () => {
-    const saved = await write([...waiting.values()]);
+    const saved = await write([...waiting.values()].map(({ change }) => change));
     created += saved.created;
-    updated += waiting.size - saved.created;
+    updated += waiting.size - saved.created - saved.oversized.size;
+    for (const key of saved.oversized) errors.push({ line: waiting.get(key)!.line, reason: fieldsOversized() });
     waiting.clear();
+    waitingCharacters = 0;
   };
   let header: readonly string[] | undefined;
   for await (const { line, record } of readRecords(csv, errors)) {
@@ -71,11 +82,12 @@ export async function importContacts(
     const change = await readLine({ db, instanceId }, header, record);
     if (!change.ok) errors.push({ line, reason: change.error });
     else {
+      const { key } = change.value.address;
       // A later line about the same address has to find the earlier one done.
-      if (waiting.has(change.value.address.key) || waiting.size >= LINES_PER_WRITE) {
+      if (waiting.has(key) || waiting.size >= LINES_PER_WRITE || waitingCharacters >= CHARACTERS_PER_WRITE)
         await flush();
-      }
-      waiting.set(change.value.address.key, change.value);
+      waiting.set(key, { line, change: change.value });
+      waitingCharacters += record.reduce((sum, cell) => sum + cell.length, 0);
     }
   }
   // Nothing at all, not even the line that names the columns.
@@ -84,8 +96,8 @@ export async function importContacts(
   return { created, updated, rejected: errors.count, errors: errors.first() };
 }
 
-/** Takes the changes of some lines. @returns how many of their contacts are new */
-type Write = (changes: readonly ContactChange[]) => Promise<{ readonly created: number }>;
+/** Takes the changes of some lines. @returns how many of their contacts are new, and which were left out */
+type Write = (changes: readonly ContactChange[]) => Promise<SavedContacts>;
 
 function makeWriter(db: Db, instanceId: number): Write {
   return (changes) => saveContacts(db, instanceId, changes, "imported");
@@ -97,9 +109,10 @@ function makeRehearsal(db: Db, instanceId: number): Write {
   return async (changes) => {
     const keys = changes.map(({ address }) => address.key);
     const known = await findKnownKeys(db, instanceId, keys);
-    const created = keys.filter((key) => !known.has(key) && !added.has(key));
+    const oversized = await findOversized(db, instanceId, changes);
+    const created = keys.filter((key) => !known.has(key) && !added.has(key) && !oversized.has(key));
     for (const key of created) added.add(key);
-    return { created: created.length };
+    return { created: created.length, oversized };
   };
 }
 

@@ -1,5 +1,5 @@
 import type { Readable } from "node:stream";
-import { type CsvError, parse } from "csv-parse";
+import { type CsvError, type Parser, parse } from "csv-parse";
 import { restoreCell } from "../../core/mail/csv-cell.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
@@ -16,17 +16,30 @@ interface CsvRecord {
   readonly record: readonly string[];
 }
 
+/** Of one record. A contact's fields and groups are less; more of it would be held until a quote is closed, or for good. */
+const MOST_RECORD_MEBIBYTES = 4;
+
 /**
  * Records but those of blanks, in turns with whatever else there is to do; what is no CSV goes to `errors`. Of a file in
- * UTF-16 all is unreadable.
+ * UTF-16 all is unreadable. A record that is too long is the last one that is read.
  */
 export async function* readRecords(csv: Readable, errors: RejectedLines): AsyncGenerator<CsvRecord> {
   // Where the record before ends.
   let before: Counted = { lines: 0, empty_lines: 0 };
+  const reading = { isUtf16: false, isCut: false };
+  // The record that cannot be read is the first behind the one before, and the empty lines between them.
+  const reject = (emptyLines: number) => {
+    const reason = reading.isCut
+      ? sentence("csv-record-too-long", { mebibytes: MOST_RECORD_MEBIBYTES })
+      : sentence("csv-invalid");
+    errors.push({ line: before.lines + emptyLines - before.empty_lines + 1, reason });
+    return undefined;
+  };
   const parser = parse({
     bom: true,
     info: true,
     on_record: (record, { lines, empty_lines }) => {
+      if (reading.isCut) return reject(empty_lines);
       before = { lines, empty_lines };
       return record;
     },
@@ -35,32 +48,49 @@ export async function* readRecords(csv: Readable, errors: RejectedLines): AsyncG
     relax_quotes: true,
     skip_empty_lines: true,
     skip_records_with_error: true,
-    on_skip: (error: CsvError | undefined) => {
-      // A quote that nobody closes: its record is the first behind the one before, and the empty lines between them.
-      const emptyLines = Number(error?.empty_lines ?? 0) - before.empty_lines;
-      errors.push({ line: before.lines + emptyLines + 1, reason: sentence("csv-invalid") });
-      return undefined;
-    },
+    // A quote that nobody closes.
+    on_skip: (error: CsvError | undefined) => reject(Number(error?.empty_lines ?? 0)),
   });
-  csv.on("error", (error) => parser.destroy(error));
-  let isUtf16 = false;
-  // The parser would take it by its byte order mark, and the ends of quoted cells amiss.
-  csv.once("data", (chunk: Buffer | string) => {
-    isUtf16 = /^(?:\xff\xfe|\xfe\xff)/.test(Buffer.from(chunk).toString("latin1", 0, 2));
-  });
+  feed(parser, csv, reading).catch((error) => parser.destroy(error));
   const turn = new Turn();
   try {
-    for await (const { info, record } of csv.pipe(parser) as AsyncIterable<{ info: Counted; record: string[] }>) {
+    for await (const { info, record } of parser as AsyncIterable<{ info: Counted; record: string[] }>) {
       if (turn.isOver) await turn.next();
       if (record.every((cell) => cell.trim() === "")) continue;
       // The parser counts lines at the end of a record; quoted line breaks lie within it.
       const breaks = record.reduce((sum, cell) => sum + (cell.match(/\r\n|\n|\r/g)?.length ?? 0), 0);
-      yield { line: info.lines - breaks, record: isUtf16 ? [UNREADABLE] : record.map(restoreCell) };
+      yield { line: info.lines - breaks, record: reading.isUtf16 ? [UNREADABLE] : record.map(restoreCell) };
     }
   } finally {
     // Whoever stops reading leaves the rest of it: an uploaded file would stay open.
     csv.destroy();
   }
+}
+
+/**
+ * Gives a parser its octets, up to a record that is too long. The parser's own bound counts no separators, and goes on
+ * amidst the record.
+ */
+async function feed(
+  parser: Parser,
+  csv: AsyncIterable<Buffer | string>,
+  reading: { isUtf16: boolean; isCut: boolean },
+): Promise<void> {
+  let ended = -1;
+  let octets = 0;
+  for await (const chunk of csv) {
+    // The parser would take it by its byte order mark, and the ends of quoted cells amiss.
+    if (ended < 0) reading.isUtf16 = /^(?:\xff\xfe|\xfe\xff)/.test(Buffer.from(chunk).toString("latin1", 0, 2));
+    await new Promise<void>((resolve, reject) => {
+      parser.write(chunk, (error) => (error ? reject(error) : resolve()));
+    });
+    const { records, empty_lines } = parser.info;
+    octets = records + empty_lines > ended ? 0 : octets + chunk.length;
+    ended = records + empty_lines;
+    reading.isCut = octets > MOST_RECORD_MEBIBYTES * 2 ** 20;
+    if (reading.isCut) break;
+  }
+  parser.end();
 }
 
 interface Counted {

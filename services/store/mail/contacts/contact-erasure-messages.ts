@@ -231,12 +231,15 @@ export async function replaceContent(
     });
 }
 
-/** Complaints at a feedback address that name it, and are about nobody else that is known. */
+/**
+ * What came to a feedback address, names it, and turned out to be about nobody's delivery. What waits may be about another's,
+ * and a report about a sender domain is its instance's.
+ */
 export async function removeFeedback(transaction: Transaction, { spellings }: ErasureSubject): Promise<void> {
   await queryRows(
     transaction,
     `delete from inbound_messages as kept
-     where feedback_address is not null and about_delivery_id is null and (${IS_NAMED}
+     where unexplained is not null and feedback_address is not null and not is_report and (${IS_NAMED}
        or exists (select 1 from unnest($3::text[], $4::text[]) as given (name, pattern)
          where case when strpos(finding::text, given.name) > 0 then finding::text ~ given.pattern end))`,
     [...octetNames(spellings), spellings, spellings.map(namePattern)],

@@ -1,6 +1,6 @@
 import { type EmailAddress, validateAddress } from "../../../core/mail/address.ts";
 import type { CampaignName, Contact, ContactOperation } from "../../../core/mail/contact.ts";
-import type { ContactChange } from "../../../core/mail/contact-input.ts";
+import { type ContactChange, MOST_FIELDS_KIBIBYTES } from "../../../core/mail/contact-input.ts";
 import type { Result } from "../../../core/result.ts";
 import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
@@ -105,51 +105,90 @@ export async function* streamContacts(
  * Creates and updates contacts.
  * @param changes each address at most once; up to a few thousand
  * @param operation what an update is called; a creation is `created` where it is `modified`
- * @returns how many came into being
+ * @returns how many came into being, and the addresses of those that stay as they were: they would have too many custom fields
  */
 export async function saveContacts(
   db: Db,
   instanceId: number,
   changes: readonly ContactChange[],
   operation: "modified" | "imported",
-): Promise<{ readonly created: number }> {
+): Promise<SavedContacts> {
   return db.transaction(async (transaction) => {
     const created = await addMissingContacts(
       transaction,
       instanceId,
       changes.map(({ address }) => ({ address })),
     );
-    await applyChanges(transaction, instanceId, changes, { created, operation });
+    const oversized = await applyChanges(transaction, instanceId, changes, { created, operation });
+    const unmade =
+      oversized.size === 0
+        ? 0
+        : await transaction("contacts")
+            .where({ instance_id: instanceId })
+            .whereIn("id", created)
+            .whereIn("email_key", [...oversized])
+            .delete();
     await joinGroups(
       transaction,
       instanceId,
-      changes.flatMap(({ address, groups = [] }) => groups.map((group) => ({ emailKey: address.key, group }))),
+      changes
+        .filter(({ address }) => !oversized.has(address.key))
+        .flatMap(({ address, groups = [] }) => groups.map((group) => ({ emailKey: address.key, group }))),
     );
-    return { created: created.length };
+    return { created: created.length - unmade, oversized };
   });
 }
 
+export interface SavedContacts {
+  readonly created: number;
+  /** Keys of their addresses. */
+  readonly oversized: ReadonlySet<string>;
+}
+
+/** The addresses of those changes that `saveContacts` would leave out as things are. */
+export async function findOversized(
+  db: Db,
+  instanceId: number,
+  changes: readonly ContactChange[],
+): Promise<ReadonlySet<string>> {
+  const given = changes.map(({ address, fields }) => ({ emailKey: address.key, fields }));
+  const rows = await queryRows<{ emailKey: string }>(
+    db,
+    `select given."emailKey" from jsonb_to_recordset($1::jsonb) as given ("emailKey" text, fields jsonb)
+     left join contacts as contact on contact.instance_id = $2 and contact.email_key = given."emailKey"
+     where ${IS_OVERSIZED}`,
+    [JSON.stringify(given), instanceId],
+  );
+  return new Set(rows.map(({ emailKey }) => emailKey));
+}
+
+const CHANGED_FIELDS = "jsonb_strip_nulls(coalesce(contact.fields, '{}') || coalesce(given.fields, '{}'))";
+/** Whether a `contact` would have more custom fields than it may, once it is as `given`. Who has more already may have less. */
+const IS_OVERSIZED = `octet_length(${CHANGED_FIELDS}::text)
+  > greatest(${MOST_FIELDS_KIBIBYTES * 1024}, octet_length(contact.fields::text))`;
+
+/** @returns the keys of those that were left out */
 async function applyChanges(
   db: Db,
   instanceId: number,
   changes: readonly ContactChange[],
   { created, operation }: { readonly created: readonly number[]; readonly operation: "modified" | "imported" },
-): Promise<void> {
+): Promise<ReadonlySet<string>> {
   const given = changes.map(({ address, groups: _, ...change }) => ({
     ...change,
     email: address.asGiven,
     emailKey: address.key,
   }));
-  await queryRows(
+  const rows = await queryRows<{ emailKey: string }>(
     db,
     `with given as materialized (
-       select contact.id as contact_id, now() as at, given.*
+       select contact.id as contact_id, now() as at, ${IS_OVERSIZED} as oversized, given.*
        from jsonb_to_recordset($1::jsonb) as given (email text, "emailKey" text, "firstName" text, "lastName" text,
          age smallint, sex text, profession text, locality text, "countryCode" text, "regionCode" text, city text,
          device text, "deviceSubtypeId" integer, invalid boolean, fields jsonb)
        join contacts as contact on contact.instance_id = $2 and contact.email_key = given."emailKey"
        order by contact.email_key for no key update of contact
-     )
+     ), changed as (
      update contacts as contact set
        email = given.email,
        first_name = coalesce(given."firstName", contact.first_name),
@@ -163,15 +202,17 @@ async function applyChanges(
        city = coalesce(given.city, contact.city),
        device = coalesce(given.device, contact.device),
        device_subtype_id = coalesce(given."deviceSubtypeId", contact.device_subtype_id),
-       fields = jsonb_strip_nulls(contact.fields || coalesce(given.fields, '{}')),
+       fields = ${CHANGED_FIELDS},
        invalid = coalesce(given.invalid, contact.invalid),
        bounces_count_from =
          case when contact.invalid and not given.invalid then given.at else contact.bounces_count_from end,
        last_operation = case when contact.id = any($3::bigint[]) and $4 = 'modified' then 'created' else $5 end,
        updated_at = now()
-     from given where contact.instance_id = $2 and contact.id = given.contact_id`,
+     from given where contact.instance_id = $2 and contact.id = given.contact_id and not given.oversized)
+     select "emailKey" from given where oversized`,
     [JSON.stringify(given), instanceId, created, operation, operation],
   );
+  return new Set(rows.map(({ emailKey }) => emailKey));
 }
 
 /** A row of `CONTACT_COLUMNS`. */

@@ -196,6 +196,7 @@ export const problems = {
     "sender-domain-not-allowed": "This instance may not send from this domain. Add it as a sender domain first.",
     "sender-invalid": "The sender is not valid: {reason}",
     "email-invalid": "The address is not valid: {reason}",
+    "contact-fields-oversized": "The contact's custom fields would take more than {kibibytes} KiB in all.",
     "html-too-many-places": "The message has more than {most} links and tags: shorten it.",
     "url-unreachable": "{field} could not be fetched: {reason}. Look whether it opens in a browser.",
     "send-not-archived": "This send was not archived: there is no copy of its messages.",
@@ -387,6 +388,8 @@ export const problems = {
     "suppression-columns-many": "the line has more columns than the header",
     "suppression-no-csv": "the line is not CSV",
     "csv-invalid": "is not CSV",
+    "csv-record-too-long":
+      "is longer than {mebibytes} MiB, or has a quote that nobody closes; nothing after it was read",
     "csv-line-invalid": "the line is not text in UTF-8",
     "csv-too-many-columns": "has more columns than the header",
     "column-missing": "the column {column} is missing or empty",
