@@ -211,6 +211,29 @@ describe("gathering a campaign's recipients", () => {
     await db("contacts").where({ email: "late@example.net" }).delete();
   });
 
+  test("contacts with many custom fields are queued fewer at a time, and all of them", async () => {
+    const { db } = database;
+    const large = db("contacts").where({ instance_id: instanceId }).orderBy("id").limit(100).pluck("id");
+    await db("contacts")
+      .whereIn("id", await large)
+      .update({ fields: JSON.stringify({ bio: "x".repeat(2 ** 18) }) });
+    const numid = await addSend();
+    await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
+    const due = (await claimDueCampaign(db))!;
+    const template = campaignTemplate(due, due, { subject: "Hi", html: "Hi" });
+    const start = { template, senderDomain: DOMAIN, audience: [{ condition: { group: "all" } }], now: new Date() };
+    expect(await beginCampaign(db, due, start)).toEqual(ok(true));
+    const portions: number[] = [];
+    for (let count = await gatherPortion(db); count !== undefined; count = await gatherPortion(db))
+      portions.push(count);
+    // 16 MiB of them at a time.
+    expect(portions[0]).toBe(63);
+    expect(portions.reduce((sum, count) => sum + count, 0)).toBe(CONTACTS);
+    await db("contacts").where({ instance_id: instanceId }).update({ fields: "{}" });
+    const { eeid } = (await sendOf(numid))!;
+    await db("partitions").where({ eeid }).update({ state: "finished" });
+  });
+
   test("a campaign that is written anew while it is being prepared is not paused for what failed before", async () => {
     const { db } = database;
     const numid = await addSend({ filters: [999] });

@@ -126,20 +126,41 @@ export async function lockGatheringCampaign(
 
 const IS_GATHERING = "state = 'gathering' and paused_at is null and (waits_until is null or waits_until <= now())";
 
-/** The next of a campaign's recipients that are not queued yet. @returns ids of contacts, ascending */
+/**
+ * The next of a campaign's recipients that are not queued yet.
+ * @param most contacts, and octets of their custom fields; one there is in any case
+ * @returns ids of contacts, ascending, and whether there are no others behind them
+ */
 export async function listNextRecipients(
   transaction: Transaction,
   { instance_id, campaign_numid, gathered_through }: CampaignSendRow,
-  limit: number,
-): Promise<number[]> {
-  const rows = await queryRows<{ id: number }>(
-    transaction,
-    `select contact_id as id from campaign_recipients where instance_id = $4 and campaign_numid = $1 and contact_id > $2
-     order by contact_id limit $3`,
-    [campaign_numid, gathered_through, limit, instance_id],
-  );
-  return rows.map(({ id }) => id);
+  most: { readonly contacts: number; readonly octets: number },
+): Promise<{ readonly contactIds: readonly number[]; readonly areLast: boolean }> {
+  const contactIds: number[] = [];
+  let octets = 0;
+  for (let missing = most.contacts; missing > 0; missing = most.contacts - contactIds.length) {
+    const limit = Math.min(missing, RECIPIENTS_PER_LOOK);
+    const rows = await queryRows<{ id: number; octets: number }>(
+      transaction,
+      `select recipient.contact_id as id, coalesce(octet_length(contact.fields::text), 0) as octets
+       from campaign_recipients as recipient
+       left join contacts as contact on contact.instance_id = $4 and contact.id = recipient.contact_id
+       where recipient.instance_id = $4 and recipient.campaign_numid = $1 and recipient.contact_id > $2
+       order by recipient.contact_id limit $3`,
+      [campaign_numid, contactIds.at(-1) ?? gathered_through, limit, instance_id],
+    );
+    for (const row of rows) {
+      octets += row.octets;
+      if (octets > most.octets && contactIds.length > 0) return { contactIds, areLast: false };
+      contactIds.push(row.id);
+    }
+    if (rows.length < limit) return { contactIds, areLast: true };
+  }
+  return { contactIds, areLast: false };
 }
+
+/** The database unpacks the custom fields of all of a look. */
+const RECIPIENTS_PER_LOOK = 500;
 
 export type CampaignKey = Pick<CampaignSendRow, "instance_id" | "campaign_numid">;
 
