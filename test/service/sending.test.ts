@@ -284,6 +284,21 @@ describe("send_one_inline", () => {
 });
 
 describe("send_many_inline", () => {
+  test("is refused where the recipients' custom fields are more than can be in memory", async () => {
+    const { db } = stack.context;
+    const instance = await db("instances").where({ name: "test" }).first("id");
+    const emails = Array.from({ length: 520 }, (_, number) => `large-${number}@one.example.net`);
+    const fields = JSON.stringify({ bio: "x".repeat(2 ** 18) });
+    await db("contacts").insert(emails.map((email) => ({ instance_id: instance.id, email, email_key: email, fields })));
+    const send = (to: readonly string[]) => sendMany({ contactos: to.map((email) => ({ email })) });
+    expect(await send(emails)).toMatchObject({
+      status: 400,
+      body: { status: "err", on: "campos: los de estos contactos ocupan mas de 128 MiB" },
+    });
+    expect(await send(emails.slice(0, 200))).toMatchObject({ status: 200, body: { sent: 200 } });
+    await db("contacts").whereIn("email", emails).update({ fields: "{}" });
+  });
+
   test("leaves out malformed addresses, invalid contacts and repetitions", async () => {
     await stack.call("POST", "/contacto/", { email: "bad@many.example.net" });
     await stack.call("GET", "/invalidar/bad@many.example.net");

@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import type { z } from "zod";
-import { conflict, invalidField, type Refusal } from "../../core/refusal.ts";
+import { conflict, invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { sentence } from "../../core/sentences.ts";
 import { acceptSend, BatchOver, type SendOutcome } from "../../operations/mail/accept-sends.ts";
 import { SendQueue } from "../../operations/mail/send-queue.ts";
 import { sendRefusal } from "../../operations/mail/send-refusal.ts";
@@ -10,6 +11,7 @@ import type { Clock } from "../../platform/clock.ts";
 import type { Aside } from "../../platform/fair-turns.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";
+import { FieldsOversized, MOST_FIELDS_MEBIBYTES } from "../../store/mail/contacts/recipients.ts";
 import {
   answerCall,
   type Claim,
@@ -113,11 +115,12 @@ async function send(sending: Sending, call: Call): Promise<Outcome> {
   });
 }
 
-/** A batch that was there when the call was read may be cancelled, or kept no longer, when it is to be joined. */
+/** Recipients may have too much to be read at once, and a batch that was there when the call was read may be cancelled, or kept no longer, when it is to be joined. */
 async function acceptJoining(sending: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
   try {
     return await acceptCall(sending, call, key);
   } catch (error) {
+    if (error instanceof FieldsOversized) return refuse(unacceptable(recipientsOversized()));
     if (!(error instanceof BatchOver)) throw error;
     const reused = await readReuse(sending.services, call.caller.instance, call.fields);
     // What is over is so for good, and the second look says why.
@@ -125,6 +128,8 @@ async function acceptJoining(sending: Sending, call: Call, key: IdempotentCall |
     return reused;
   }
 }
+
+const recipientsOversized = () => sentence("recipients-fields-oversized", { mebibytes: MOST_FIELDS_MEBIBYTES });
 
 async function acceptCall({ services, sends }: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
   const read = await readSend(services, call);

@@ -61,6 +61,7 @@ export type SendOutcome = Result<AcceptedSend, GateRefusal>;
  * recipient or copy. What the instance's limits let wait is queued for the windows that have room for it.
  * @returns refused by a limit or a hold of the instance, and then nothing is stored
  * @throws Overtaken where others of the instance were quicker and the limits have no room any more (see `inTransaction`)
+ * @throws FieldsOversized where its recipients have too many custom fields
  * @throws BatchOver when `reuseEeid` is no batch of the instance, or none any more, or cancelled
  */
 export async function acceptSend(transaction: Transaction, send: Send): Promise<SendOutcome> {

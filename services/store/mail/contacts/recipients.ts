@@ -92,6 +92,13 @@ export async function findContacts(
   return new Map([...contacts].map(([key, contact]) => [key, asRecipient(contact, campaignNumid)]));
 }
 
+/** What the custom fields of all recipients of a send may come to: they are in memory together. */
+export const MOST_FIELDS_MEBIBYTES = 128;
+
+/** Recipients have more custom fields than that. */
+export class FieldsOversized extends Error {}
+
+/** @throws FieldsOversized */
 async function selectContacts(
   db: Db,
   instanceId: number,
@@ -100,11 +107,12 @@ async function selectContacts(
 ): Promise<ReadonlyMap<string, Subscriber>> {
   const rows = await queryRows<RecipientRow>(
     db,
-    `select ${RECIPIENT_COLUMNS}
+    `select ${recipientColumns("case when all_fields_octets <= $4 then fields end")}
      from (${FIND_CONTACTS}) as contact ${RECIPIENT_JOINS} ($3::bigint[])`,
-    [instanceId, emailKeys, campaignNumids],
+    [instanceId, emailKeys, campaignNumids, MOST_FIELDS_MEBIBYTES * 2 ** 20],
     { rowMode: "array" },
   );
+  if (rows[0]?.[FIELDS] === null) throw new FieldsOversized("the custom fields of these contacts take too much");
   return toSubscribers(rows);
 }
 
@@ -125,7 +133,7 @@ async function findOrAddContacts(
      ), added as (
        ${ADD_GIVEN} where email_key not in (select email_key from known) ${IN_ORDER} returning *
      )
-     select ${RECIPIENT_COLUMNS} from (select * from known union all select * from added) as contact
+     select ${recipientColumns("fields")} from (select * from known union all select * from added) as contact
      ${RECIPIENT_JOINS} ($7::bigint[])`,
     [instanceId, ...addressColumns(recipients), campaignNumids],
     { rowMode: "array", name: "find-or-add-contacts" },
@@ -182,7 +190,8 @@ const IN_ORDER = "order by email_key on conflict (instance_id, email_key) do not
  * By all keys at once, and not joined to them: an instance that came after the last statistics is taken for empty, and a
  * join of many keys would then go through all of its contacts for each of them.
  */
-const FIND_CONTACTS = "select * from contacts where instance_id = $1 and email_key = any($2::text[]) offset 0";
+const FIND_CONTACTS = `select *, sum(octet_length(fields::text)) over () as all_fields_octets
+  from contacts where instance_id = $1 and email_key = any($2::text[]) offset 0`;
 /**
  * The same of few, by a plan that is kept: key by key. Of a list of keys such a plan, if it was made before there were
  * contacts, looks for none in the index, and goes through all of the instance's.
@@ -191,8 +200,10 @@ const FIND_FEW_CONTACTS = `select contact.* from unnest($2::text[]) as wanted (k
     select * from contacts where instance_id = $1 and email_key = wanted.key offset 0
   ) contact`;
 /** Of a `contact` of instance $1 as sending needs it: a row for each campaign, of those that follow the joins, that it unsubscribed from. */
-const RECIPIENT_COLUMNS = `contact.id, contact.email, contact.email_key, first_name, last_name, age, sex, profession,
-  locality, fields, invalid, ${isSuppressed("contact.email_key")} as suppressed,
+const recipientColumns = (
+  fields: string,
+) => `contact.id, contact.email, contact.email_key, first_name, last_name, age, sex,
+  profession, locality, ${fields} as fields, invalid, ${isSuppressed("contact.email_key")} as suppressed,
   contact.unsubscribed_at is not null as unsubscribed, unsubscription.campaign_numid as unsubscribed_from`;
 const RECIPIENT_JOINS = `left join lateral (
     select campaign_numid from campaign_unsubscriptions as unsubscription
@@ -273,7 +284,7 @@ function definedOnly({ firstName, lastName, dsn }: Omit<RecipientAddress, "addre
   };
 }
 
-/** As in RECIPIENT_COLUMNS: of many rows, tuples cost much less. */
+/** As in `recipientColumns`: of many rows, tuples cost much less. */
 type RecipientRow = [
   id: number,
   email: string,
@@ -290,6 +301,9 @@ type RecipientRow = [
   unsubscribed: boolean,
   unsubscribedFrom: number | null,
 ];
+
+/** Their place in such a row. */
+const FIELDS = 9;
 
 /** A contact, and what it unsubscribed from: everything, or some of the campaigns that were asked about. */
 interface Subscriber extends KnownContact {

@@ -196,6 +196,8 @@ export const problems = {
     "sender-domain-not-allowed": "This instance may not send from this domain. Add it as a sender domain first.",
     "sender-invalid": "The sender is not valid: {reason}",
     "email-invalid": "The address is not valid: {reason}",
+    "recipients-fields-oversized":
+      "The custom fields of these contacts take more than {mebibytes} MiB together: send to fewer at a time.",
     "contact-fields-oversized": "The contact's custom fields would take more than {kibibytes} KiB in all.",
     "html-too-many-places": "The message has more than {most} links and tags: shorten it.",
     "url-unreachable": "{field} could not be fetched: {reason}. Look whether it opens in a browser.",

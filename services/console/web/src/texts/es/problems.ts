@@ -227,6 +227,8 @@ export const problems: Texts["problems"] = {
       "Esta instancia no puede enviar desde este dominio. Agréguelo primero como dominio remitente.",
     "sender-invalid": "El remitente no es válido: {reason}",
     "email-invalid": "La dirección no es válida: {reason}",
+    "recipients-fields-oversized":
+      "Los campos propios de estos contactos ocupan más de {mebibytes} MiB en total: envíe a menos a la vez.",
     "contact-fields-oversized": "Los campos propios del contacto ocuparían más de {kibibytes} KiB en total.",
     "html-too-many-places": "El mensaje tiene más de {most} enlaces y etiquetas: acórtelo.",
     "url-unreachable": "{field}: no se pudo buscar ({reason}). Vea si se abre en un navegador.",
