@@ -205,6 +205,7 @@ export const SENTENCES = {
 
   "policy-empty-list": "an empty list lets nothing pass: leave it out",
   "policy-list-too-long": "at most {most} entries",
+  "policy-too-many-labels": "at most {most} labels in all entries together",
   "policy-no-type": "{text} is not a type of records",
   "policy-reads-alone": "with access read there are no verbs",
   "policy-whole-zones": "{verb} is for whole zones: leave out names and types",

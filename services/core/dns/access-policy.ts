@@ -40,8 +40,19 @@ const ANY_ZONE: readonly NamePattern[] = [[{ wild: "**" }, { wild: "*" }, { wild
 
 const MOST_ENTRIES = 100;
 
+/** Labels of all entries of one list, which are compared with all of another: twenty an entry where there are most of them. */
+const MOST_LABELS = 2_000;
+
 /** Refuses what is no policy, contradicts itself, or could never let anything pass. */
 export function readPolicy(text: PolicyText): Result<AccessPolicy, Refusal> {
+  const policy = parsePolicy(text);
+  if (!policy.ok) return policy;
+  const unfit = findTooLong(policy.value) ?? findUseless(policy.value);
+  return unfit ? refuse(unfit) : policy;
+}
+
+/** A policy that was found useful when it was made, as it is stored. Refuses what is no policy. */
+export function parsePolicy(text: PolicyText): Result<AccessPolicy, Refusal> {
   const networks = readList("networks", text.networks, readNetwork);
   if (!networks.ok) return networks;
   const zones = readList("zones", text.zones, (entry) => readName("zones", entry));
@@ -52,15 +63,13 @@ export function readPolicy(text: PolicyText): Result<AccessPolicy, Refusal> {
   if (!types.ok) return types;
   const verbs = readVerbs(text);
   if (!verbs.ok) return verbs;
-  const policy = {
+  return ok({
     networks: networks.value,
     zones: zones.value,
     names: names.value,
     types: types.value,
     verbs: verbs.value,
-  };
-  const useless = findUseless(policy);
-  return useless ? refuse(useless) : ok(policy);
+  });
 }
 
 /** A policy that restricts nothing, as that of a key. */
@@ -187,6 +196,12 @@ function readVerbs({ access, verbs }: PolicyText): Result<readonly PolicyVerb[],
   const given = verbs ?? RECORD_VERBS;
   if (given.length === 0) return refuse(invalidField("verbs", "policy-empty-list"));
   return ok(POLICY_VERBS.filter((verb) => given.includes(verb)));
+}
+
+function findTooLong(policy: AccessPolicy): Refusal | undefined {
+  const labelsOf = (patterns: readonly NamePattern[] | null) => patterns?.flat().length ?? 0;
+  const field = (["zones", "names"] as const).find((list) => labelsOf(policy[list]) > MOST_LABELS);
+  return field && invalidField(field, "policy-too-many-labels", { most: MOST_LABELS });
 }
 
 /** What of a policy lets nothing pass. */

@@ -50,7 +50,7 @@ export function matchesPattern(pattern: NamePattern, name: DomainName): boolean 
   let reached = 0;
   while (at < labels.length) {
     const part = pattern[next];
-    if (part && "wild" in part && part.wild === "**") {
+    if (isAnyNumber(part)) {
       anyAt = next;
       reached = at;
       next += 1;
@@ -63,56 +63,63 @@ export function matchesPattern(pattern: NamePattern, name: DomainName): boolean 
       next = anyAt + 1;
     } else return false;
   }
-  return pattern.slice(next).every((part) => "wild" in part && part.wild === "**");
+  return pattern.slice(next).every(isAnyNumber);
 }
 
 /** Octets, in wire form, of the shortest name that both patterns have; infinite when they have none in common. */
 export function leastOctetsOfBoth(a: NamePattern, b: NamePattern): number {
-  // From the end: what the rest of `a` and the rest of `b` take together.
-  let below = new Array<number>(b.length + 1).fill(Number.POSITIVE_INFINITY);
-  for (let i = a.length; i >= 0; i -= 1) {
-    const row = new Array<number>(b.length + 1).fill(Number.POSITIVE_INFINITY);
-    for (let j = b.length; j >= 0; j -= 1) {
-      row[j] = leastFrom(a[i], b[j], {
-        neither: below[j + 1],
-        notA: below[j],
-        notB: row[j + 1],
-        isEnd: i === a.length && j === b.length,
-      });
+  let [aLength, bLength, octets] = [a.length, b.length, 0];
+  // Up to the last `**` of either, labels from the end stand for one another: most patterns differ there.
+  for (; aLength > 0 && bLength > 0; aLength -= 1, bLength -= 1) {
+    const [one, other] = [a[aLength - 1]!, b[bLength - 1]!];
+    if (isAnyNumber(one) || isAnyNumber(other)) break;
+    octets += leastOfBoth(weigh(one), weigh(other));
+    if (octets === Number.POSITIVE_INFINITY) return octets;
+  }
+  return octets + leastOctetsOfHeads(a.slice(0, aLength), b.slice(0, bLength));
+}
+
+/** As {@link leastOctetsOfBoth}, by what each rest of `a` and each rest of `b` take together. */
+function leastOctetsOfHeads(a: NamePattern, b: NamePattern): number {
+  const columns = b.map(weigh);
+  const end = columns.length;
+  const anyAtEnd = columns.findLastIndex(({ isAny }) => !isAny) + 1;
+  let below = Float64Array.from({ length: end + 1 }, (_, j) => (j >= anyAtEnd ? 1 : Number.POSITIVE_INFINITY));
+  for (const one of a.map(weigh).reverse()) {
+    const row = new Float64Array(end + 1);
+    row[end] = one.isAny ? below[end]! : Number.POSITIVE_INFINITY;
+    for (let j = end - 1; j >= 0; j -= 1) {
+      const other = columns[j]!;
+      // `**` stands for nothing more, or takes the label that the other one wants.
+      if (one.isAny) row[j] = Math.min(below[j]!, other.octets + row[j + 1]!);
+      else if (other.isAny) row[j] = Math.min(row[j + 1]!, one.octets + below[j]!);
+      else row[j] = leastOfBoth(one, other) + below[j + 1]!;
     }
     below = row;
   }
   return below[0]!;
 }
 
-/** What is left of two patterns takes, by what is left of them when one or both have gone on by a label. */
-function leastFrom(
-  a: PatternLabel | undefined,
-  b: PatternLabel | undefined,
-  rest: {
-    readonly neither: number | undefined;
-    readonly notA: number | undefined;
-    readonly notB: number | undefined;
-    readonly isEnd: boolean;
-  },
-): number {
-  if (rest.isEnd) return 1;
-  const isAny = (part: PatternLabel | undefined) => part !== undefined && "wild" in part && part.wild === "**";
-  const ways = [Number.POSITIVE_INFINITY];
-  // `**` stands for nothing more, or takes the label that the other one wants.
-  if (isAny(a)) ways.push(rest.notA ?? Number.POSITIVE_INFINITY);
-  if (isAny(b)) ways.push(rest.notB ?? Number.POSITIVE_INFINITY);
-  if (a && b) {
-    if (isAny(a) && !isAny(b)) ways.push(octetsOf(b) + (rest.notB ?? Number.POSITIVE_INFINITY));
-    else if (isAny(b) && !isAny(a)) ways.push(octetsOf(a) + (rest.notA ?? Number.POSITIVE_INFINITY));
-    else if (!isAny(a)) ways.push(octetsOfSame(a, b) + (rest.neither ?? Number.POSITIVE_INFINITY));
-  }
-  return Math.min(...ways);
+/** A label of a pattern, ready to be compared often. */
+interface WeighedLabel {
+  /** Undefined for any one, and any number. */
+  readonly label: string | undefined;
+  readonly octets: number;
+  readonly isAny: boolean;
 }
 
-function octetsOfSame(a: PatternLabel, b: PatternLabel): number {
-  if ("wild" in a) return octetsOf(b);
-  return "wild" in b || a.label === b.label ? octetsOf(a) : Number.POSITIVE_INFINITY;
+function weigh(part: PatternLabel): WeighedLabel {
+  return { label: "label" in part ? part.label : undefined, octets: octetsOf(part), isAny: isAnyNumber(part) };
+}
+
+/** Octets of the shortest label that is both. */
+function leastOfBoth(one: WeighedLabel, other: WeighedLabel): number {
+  const isSame = one.label === undefined || other.label === undefined || one.label === other.label;
+  return isSame ? Math.max(one.octets, other.octets) : Number.POSITIVE_INFINITY;
+}
+
+function isAnyNumber(part: PatternLabel | undefined): boolean {
+  return part !== undefined && "wild" in part && part.wild === "**";
 }
 
 /** Octets of the shortest label, its length octet included. */

@@ -1,4 +1,4 @@
-import { type AccessPolicy, type PolicyText, readPolicy, showPolicy } from "../../core/dns/access-policy.ts";
+import { type AccessPolicy, type PolicyText, parsePolicy, showPolicy } from "../../core/dns/access-policy.ts";
 import type { TsigAlgorithm } from "../../core/dns/tsig.ts";
 import { sentenceOf } from "../../core/refusal.ts";
 import { type Db, isUniqueViolation, queryRows } from "../../platform/postgres/db.ts";
@@ -208,7 +208,7 @@ function listedToken(row: TokenRow): ListedToken {
 
 /** @throws when it is none: the store is corrupt */
 function storedPolicy({ name, policy }: Pick<TokenRow, "name" | "policy">): AccessPolicy {
-  const read = readPolicy(policy);
+  const read = parsePolicy(policy);
   if (!read.ok) throw new Error(`the stored policy of token ${name} is none: ${sentenceOf(read.error).message}`);
   return read.value;
 }

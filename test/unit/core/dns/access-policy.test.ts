@@ -1,5 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { FULL_POLICY, type PolicyText, readPolicy, showPolicy } from "../../../../services/core/dns/access-policy.ts";
+import {
+  FULL_POLICY,
+  type PolicyText,
+  parsePolicy,
+  readPolicy,
+  showPolicy,
+} from "../../../../services/core/dns/access-policy.ts";
 import type { DomainName } from "../../../../services/core/dns/name.ts";
 import { parseDomainName } from "../../../../services/core/dns/name.ts";
 import {
@@ -129,6 +135,39 @@ describe("policies", () => {
     [{ access: "write", networks: ["192.0.2.1/24"] }, "not an address block"],
   ])("refuses %j", (text, words) => {
     expect(refusal(text)).toContain(words);
+  });
+
+  it("takes a stored policy as it is, without a look at what it is good for", () => {
+    const text: PolicyText = { access: "write", zones: ["example.org"], names: ["www.example.net"] };
+    expect(readPolicy(text).ok).toBe(false);
+    expect(parsePolicy(text)).toMatchObject({ ok: true, value: { zones: [[{ label: "example" }, { label: "org" }]] } });
+  });
+
+  const hundred = (entry: (number: number) => string) => Array.from({ length: 100 }, (_, number) => entry(number));
+
+  it.each<[string, PolicyText, string | undefined]>([
+    [
+      "long names of as many zones",
+      {
+        access: "write",
+        names: hundred((n) => `${"a.".repeat(18)}z${n}`),
+        zones: hundred((n) => `${"a.".repeat(18)}z${99 - n}`),
+      },
+      undefined,
+    ],
+    [
+      "more labels than are compared",
+      {
+        access: "write",
+        names: hundred((n) => `${"a.".repeat(124)}z${n}`),
+        zones: hundred((n) => `${"a.".repeat(124)}z${99 - n}`),
+      },
+      "invalid field: zones: at most 2000 labels in all entries together",
+    ],
+  ])("compares %s in little time", (_, text, words) => {
+    const start = performance.now();
+    expect(refusal(text)).toBe(words);
+    expect(performance.now() - start).toBeLessThan(1_500);
   });
 
   it("keeps what it reads", () => {

@@ -424,6 +424,7 @@ export const problems: Texts["problems"] = {
     "token-expiry-form": "elija un momento por venir",
     "policy-empty-list": "una lista vacía no deja pasar nada",
     "policy-list-too-long": "como mucho {most} entradas",
+    "policy-too-many-labels": "como mucho {most} etiquetas en todas las entradas juntas",
     "policy-no-type": "{text} no es un tipo de registros",
     "policy-reads-alone": "un token de lectura no tiene verbos",
     "policy-whole-zones": "{verb} es para zonas enteras: deje sin llenar nombres y tipos",
