@@ -267,6 +267,35 @@ describe("an alias", () => {
     expect(await addresses(zone, "was")).toEqual(["192.0.2.62"]);
   });
 
+  test("gives its name to a pool, or to another alias: by a batch, by a zone file and by a rollback", async () => {
+    const zone = await makeZone(api);
+    const [one, two] = [target("192.0.2.63"), target("192.0.2.64")];
+    const id = await alias(zone, "www", one);
+    const start = await serial(zone);
+    const aliasFile = (await api.call("GET", `/api/v1/zone_file/${zone}`)).text;
+    const followers = async () => {
+      const [aliases, pools] = [
+        await api.call("GET", `/api/v1/alias/${zone}`),
+        await api.call("GET", `/api/v1/pool/${zone}`),
+      ];
+      return [aliases.body.alias.map(({ target: to }: { target: string }) => to), pools.body.pool.length];
+    };
+    const batch = (body: object) => api.call("POST", `/api/v1/rr/${zone}/batch`, body);
+    const again = await batch({ alias: { delete: [id], create: [{ name: "www", target: `${two}.` }] } });
+    expect(again).toMatchObject({ status: 200, body: { created_followers: [expect.any(Number)] } });
+    expect(await followers()).toEqual([[`${two}.`], 0]);
+    const pool = { create: [{ name: "www", members: [{ value: "192.0.2.65" }] }] };
+    expect(await batch({ alias: { delete: again.body.created_followers }, pool })).toMatchObject({ status: 200 });
+    expect(await followers()).toEqual([[], 1]);
+    expect(await api.call("PUT", `/api/v1/zone_file/${zone}`, aliasFile)).toMatchObject({ status: 200 });
+    expect(await followers()).toEqual([[`${one}.`], 0]);
+    const back = (to: number) => api.call("POST", `/api/v1/zone_rollback/${zone}`, { serial: to });
+    expect(await back((await serial(zone)) - 1)).toMatchObject({ status: 200 });
+    expect(await followers()).toEqual([[], 1]);
+    expect(await back(start)).toMatchObject({ status: 200 });
+    expect(await followers()).toEqual([[`${one}.`], 0]);
+  });
+
   test("is another tenant's in no way, and a token's by its policy", async () => {
     const zone = await makeZone(api);
     const id = await alias(zone, "www", target("192.0.2.70"));

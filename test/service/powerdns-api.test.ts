@@ -12,6 +12,7 @@ beforeAll(async () => {
 afterAll(() => api.stop());
 
 const ACME = "acme-api-key-0001";
+const MAKER = { name: "maker", access: "write", verbs: ["create", "modify", "delete", "zone_create"] };
 
 async function pdns(method: string, path: string, body?: unknown, key: string | null = ACME) {
   const url = `${api.url}/api/v1/servers${path}`;
@@ -294,6 +295,23 @@ describe("PowerDNS's API", () => {
     expect((await pdns("POST", `/localhost/zones/${name}/cryptokeys`, { keytype: "ksk", active: true })).status).toBe(
       201,
     );
+  });
+
+  test("makes no zone that it cannot sign as asked", async () => {
+    const zone = "@ SOA ns1.example.net. h.example.net. 7 3h 1h 1w 1h\n@ NS ns1.example.net.\n@ DNSKEY 257 3 13 AAAA\n";
+    const name = "unsigned.example.org.";
+    const answer = await pdns("POST", "/localhost/zones", { name, kind: "Master", zone, dnssec: true });
+    expect([answer.status, answer.body.error]).toEqual([422, expect.stringContaining("DNSKEY")]);
+    expect((await pdns("GET", `/localhost/zones?zone=${name}`)).body).toEqual([]);
+    const twice = { name, nameservers: ["ns1.example.net."], dnssec: true };
+    expect((await pdns("POST", "/localhost/zones", twice)).body).toMatchObject({ dnssec: true });
+    expect((await pdns("POST", "/localhost/zones", twice)).status).toBe(409);
+    const { body } = await api.call("POST", "/api/v1/token", MAKER, { reseller: "one", key: ACME });
+    const as = (fields: object) =>
+      pdns("POST", "/localhost/zones", { nameservers: ["ns1.example.net."], ...fields }, body.token);
+    const barred = await as({ name: "barred.example.org.", dnssec: true });
+    expect([barred.status, barred.body.error]).toEqual([403, "token maker: verbs: it has no sign"]);
+    expect((await as({ name: "barred.example.org." })).body).toMatchObject({ dnssec: false });
   });
 
   test.each<[object, string]>([

@@ -118,7 +118,8 @@ export function derivedInsertionOf(records: readonly ResourceRecord[], values: S
 /** Takes followers away. */
 export function followerDeletionOf(followers: readonly StoredFollower[], values: StatementValues): StatementPart {
   const ids = values.add(followers.map(({ id }) => id));
-  const sql = `delete from followers using zone where zone_id = zone.id and followers.id = any(${ids}::bigint[])`;
+  const sql = `
+    delete from followers using zone where zone_id = zone.id and followers.id = any(${ids}::bigint[]) returning followers.id`;
   return { step: "followers_deleted", name: "-f", sql };
 }
 
@@ -136,8 +137,16 @@ export function followerOverwritingOf(followers: readonly StoredFollower[], valu
   return { step: "followers_updated", name: `~f ${table.shape}`, sql };
 }
 
-/** Adds followers; ids are given out in their order. */
-export function followerInsertionOf(followers: readonly Follower[], values: StatementValues): StatementPart {
+/**
+ * Adds followers; ids are given out in their order.
+ * @param deletes whether the statement takes others away, and so is to do that first: a name has one at a time, and
+ *   PostgreSQL leaves what nothing reads to the end
+ */
+export function followerInsertionOf(
+  followers: readonly Follower[],
+  values: StatementValues,
+  deletes: boolean,
+): StatementPart {
   const rows = followers.map((follower) => {
     const { owner, kind } = follower;
     return [owner.wire, nameSortKey(owner.wire), kind, ...definitionColumns(follower)];
@@ -147,8 +156,8 @@ export function followerInsertionOf(followers: readonly Follower[], values: Stat
     insert into followers (zone_id, owner, owner_key, kind, definition, target_keys)
     select zone.id, r.owner, r.owner_key, r.kind, r.definition, ${TARGET_KEYS}
       from zone, ${table.sql} as r (owner, owner_key, kind, definition, target_keys, place)
-     order by place returning id`;
-  return { step: "followers_created", name: `+f ${table.shape}`, sql };
+     ${deletes ? "where (select count(*) from followers_deleted) >= 0" : ""} order by place returning id`;
+  return { step: "followers_created", name: `${deletes ? "-+" : "+"}f ${table.shape}`, sql };
 }
 
 function definitionColumns(follower: Follower): readonly Binding[] {

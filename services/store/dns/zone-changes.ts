@@ -131,7 +131,7 @@ export async function insertRecords(db: Db, zoneId: number, records: readonly Re
 
 async function insertFollowers(db: Db, zoneId: number, followers: readonly Follower[]): Promise<void> {
   const values = new StatementValues(zoneId);
-  const { sql } = followerInsertionOf(followers, values);
+  const { sql } = followerInsertionOf(followers, values, false);
   await queryRows(db, `with zone as (select $1::bigint as id) ${sql}`, values.all);
 }
 
@@ -209,7 +209,9 @@ export async function writeZoneChange(
       ),
     );
   }
-  if (followers && followers.created.length > 0) parts.push(followerInsertionOf(followers.created, values));
+  if (followers && followers.created.length > 0) {
+    parts.push(followerInsertionOf(followers.created, values, followers.deleted.length > 0));
+  }
   if (growth.records < 0 || growth.octets < 0) parts.push(RESERVES);
   const row = journalRow(zone, change, actor);
   if (row) parts.push(journalOf(row, values));

@@ -235,15 +235,18 @@ const making: MakeEndpoints = (context) => [
       // The same word stands in the query string for whether RRsets are shown.
       const shown = typeof fields.rrsets === "string" ? fields.rrsets : undefined;
       const rrsets = typeof fields.rrsets === "string" ? undefined : fields.rrsets;
+      const barred = caller.token && fields.dnssec && judgeVerb(caller.token, "sign");
+      if (barred) return refuse(barred);
       const created = await createPowerdnsZone(context, caller, { ...fields, rrsets } satisfies CreationFields);
       if (!created.ok) return created;
       const domain = canonical(created.value.apex);
       if (fields.dnssec) {
-        const wish = { denial: created.value.denial, keys: undefined };
-        const signed = await changeSigningOf(context, caller, domain, (target) =>
-          enableSigning(context.db, target, wish),
-        );
-        if (!signed.ok) return signed;
+        const signed = await setSigned(context, caller, domain, { isSigned: true, denial: created.value.denial });
+        if (!signed.ok) {
+          // Not one transaction: others would wait for the row of the reseller's quotas until all is signed.
+          await removeZone(context, caller, domain);
+          return signed;
+        }
       }
       const reply = await showWhole(context.db, caller, { domain, sharer, fields: { rrsets: shown } });
       return reply.ok ? ok(new RawReply(reply.value.contentType, reply.value.body, 201)) : reply;
@@ -256,16 +259,25 @@ const making: MakeEndpoints = (context) => [
     params: zoneParam,
     reply: nothing,
     act: async ({ caller, params: { zone_id: domain } }) => {
-      const target = zoneTarget(caller, domain);
-      if (!target.ok) return target;
-      const { db, keyRing, clock, announcer } = context;
-      const deleted = await deleteZone(db, { ...target.value, signer: { keyRing, clock } });
+      const deleted = await removeZone(context, caller, domain);
       if (!deleted.ok) return deleted;
-      announcer.announce([...deleted.value.zoneIds, ...deleted.value.parentIds]);
       return ok(NO_CONTENT);
     },
   }),
 ];
+
+async function removeZone(
+  { db, keyRing, clock, announcer }: DnsApiContext,
+  caller: DnsCaller,
+  domain: string,
+): Promise<Result<void, Refusal>> {
+  const target = zoneTarget(caller, domain);
+  if (!target.ok) return target;
+  const deleted = await deleteZone(db, { ...target.value, signer: { keyRing, clock } });
+  if (!deleted.ok) return deleted;
+  announcer.announce([...deleted.value.zoneIds, ...deleted.value.parentIds]);
+  return ok(undefined);
+}
 
 const changing: MakeEndpoints = (context) => [
   dnsEndpoint("records", {
