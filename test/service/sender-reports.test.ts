@@ -369,18 +369,31 @@ describe("what strangers and other customers write", () => {
     expect(kinds.at(-1)).toBe("inbound-dropped");
   });
 
-  test("from one reporter is bounded within a day", async () => {
+  test("from one reporter is bounded within a day, and what others write in its name keeps nothing out that it signs", async () => {
+    const taken = (signedBy: string) =>
+      db().raw(
+        `insert into dmarc_reports (instance_id, domain, reporter, contact, report_id, policy_domain, policy, begins_at, ends_at, day, rows, messages, left_out, signed_by)
+         select ?, ?, 'flood', '', ? || n, ?, '{"p":"none"}', now(), now(), current_date, ?, 0, 0, ? from generate_series(1, ?::int) n`,
+        [
+          ...[stack.instanceId, TEST_DOMAIN, `of ${signedBy} `, TEST_DOMAIN],
+          ...[TAKEN_WITHIN_A_DAY.rows / TAKEN_WITHIN_A_DAY.ofReporter, signedBy, TAKEN_WITHIN_A_DAY.ofReporter],
+        ],
+      );
+    const unsigned = { signer: null };
     observed.length = 0;
-    await db().raw(
-      `insert into dmarc_reports (instance_id, domain, reporter, contact, report_id, policy_domain, policy, begins_at, ends_at, day, rows, messages, left_out)
-       select ?, ?, 'flood', '', n::text, ?, '{"p":"none"}', now(), now(), current_date, 0, 0, 0 from generate_series(1, ?::int) n`,
-      [stack.instanceId, TEST_DOMAIN, TEST_DOMAIN, TAKEN_WITHIN_A_DAY.ofReporter],
-    );
-    await report({ id: "one too many", reporter: "Flood", records: [{ count: 1_000 }] });
-    await report({ id: "of somebody else", reporter: "Calm", records: [{ count: 1 }] });
+    await taken("");
+    await report({ id: "unsigned too many", reporter: "Flood", records: [{ count: 1_000 }] }, undefined, unsigned);
+    await report({ id: "signed", reporter: "Flood", records: [{ count: 1 }] });
     await untilQuiet();
     expect(dropped()).toEqual(["too-many-reports"]);
     expect((await view()).dmarc.messages).toBe(118);
+    await db()("dmarc_reports").where({ reporter: "flood", signed_by: "" }).del();
+    await taken(KNOWN.domain);
+    await report({ id: "signed too many", reporter: "Another name", records: [{ count: 1_000 }] });
+    await report({ id: "of somebody else", reporter: "Calm", records: [{ count: 1 }] }, undefined, unsigned);
+    await untilQuiet();
+    expect(dropped()).toEqual(["too-many-reports", "too-many-reports"]);
+    expect((await view()).dmarc.messages).toBe(119);
   });
 
   test("about a domain that is a customer's no more goes with it", async () => {
@@ -464,11 +477,11 @@ describe("a report about TLS", () => {
 });
 
 test("what is old is forgotten: reports with their rows before what they add up to", async () => {
-  expect((await view()).dmarc.messages).toBe(118);
+  expect((await view()).dmarc.messages).toBe(119);
   await db()("dmarc_reports").update({ received_at: db().raw("now() - interval '91 days'") });
   await purgeReports(db(), { reportDays: 90, dayDays: 400 });
   expect(await db()("dmarc_rows")).toEqual([]);
-  expect((await view()).dmarc.messages).toBe(118);
+  expect((await view()).dmarc.messages).toBe(119);
   await db()("dmarc_days").update({ day: db().raw("day - 500") });
   await db()("dmarc_sources").update({ last_day: db().raw("last_day - 500") });
   while ((await purgeReports(db(), { reportDays: 90, dayDays: 400 })) > 0);

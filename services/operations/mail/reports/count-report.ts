@@ -26,7 +26,10 @@ import {
 import { addTlsReport } from "../../../store/mail/reports/tls-reports.ts";
 import { type ToldSource, tellSources } from "../../../store/mail/tracking/event-feed.ts";
 
-/** What is taken about one sender domain within a day: anybody may write reports, and read its address in the DNS. */
+/**
+ * What is taken about one sender domain within a day, of signed reports and of unsigned ones apart: anybody may read its
+ * address in the DNS and write in another's name, which must not keep out what that one signs.
+ */
 export const TAKEN_WITHIN_A_DAY = { reports: 2_000, ofReporter: 100, rows: 100_000 } as const;
 
 /** A report that counts. */
@@ -69,10 +72,8 @@ export async function countReport(
   if (domain === undefined) return refuse("unknown-domain");
   const about = { instanceId: to.instanceId, domain };
   await lockReportedDomain(transaction, about);
-  const taken = await countTakenReports(transaction, report.kind === "dmarc" ? "dmarc_reports" : "tls_reports", {
-    ...about,
-    reporter: report.reporter,
-  });
+  const origin = mail.signedBy === "" ? { reporter: report.reporter } : { signedBy: mail.signedBy };
+  const taken = await countTakenReports(transaction, report.kind, about, origin);
   const isTooMuch =
     taken.reports >= TAKEN_WITHIN_A_DAY.reports ||
     taken.ofReporter >= TAKEN_WITHIN_A_DAY.ofReporter ||

@@ -1,4 +1,4 @@
-import { type DmarcReport, type DmarcRow, dayOf } from "../../../core/mail/reports/report.ts";
+import { type DmarcReport, type DmarcRow, dayOf, type SenderReport } from "../../../core/mail/reports/report.ts";
 import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 
 /** A sender domain of an instance. */
@@ -7,7 +7,10 @@ export interface ReportedDomain {
   readonly domain: string;
 }
 
-/** What was taken about a domain within a day, by everybody and by one reporter. */
+/** Who answers for a report: the known reporter that signed its message, or, of an unsigned one, whoever it claims to be of. */
+export type ReportOrigin = { readonly signedBy: string } | { readonly reporter: string };
+
+/** What was taken about a domain within a day of the signed reports, or of the unsigned ones: of all, and of one origin. */
 export interface TakenReports {
   readonly reports: number;
   readonly ofReporter: number;
@@ -24,17 +27,22 @@ export async function lockReportedDomain(
   ]);
 }
 
-/** @param table of the kind of reports */
+/** Reports about TLS are never signed by a known reporter. */
 export async function countTakenReports(
   transaction: Transaction,
-  table: "dmarc_reports" | "tls_reports",
-  { instanceId, domain, reporter }: ReportedDomain & { readonly reporter: string },
+  kind: SenderReport["kind"],
+  { instanceId, domain }: ReportedDomain,
+  origin: ReportOrigin,
 ): Promise<TakenReports> {
+  const [isOfOrigin, name] =
+    "signedBy" in origin ? ["signed_by = $3", origin.signedBy] : ["reporter = $3", origin.reporter.toLowerCase()];
+  const isAlike = kind === "tls" ? "true" : "signedBy" in origin ? "signed_by <> ''" : "signed_by = ''";
   const [row] = await queryRows<TakenReports>(
     transaction,
-    `select count(*)::int as reports, count(*) filter (where reporter = $3)::int as "ofReporter", coalesce(sum(rows), 0)::int as rows
-       from ${table} where instance_id = $1 and domain = $2 and received_at > now() - interval '1 day'`,
-    [instanceId, domain, reporter.toLowerCase()],
+    `select count(*)::int as reports, count(*) filter (where ${isOfOrigin})::int as "ofReporter", coalesce(sum(rows), 0)::int as rows
+       from ${kind === "tls" ? "tls_reports" : "dmarc_reports"}
+      where instance_id = $1 and domain = $2 and received_at > now() - interval '1 day' and ${isAlike}`,
+    [instanceId, domain, name],
   );
   return row!;
 }
