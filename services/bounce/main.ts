@@ -4,6 +4,7 @@ import { Lifecycle } from "../platform/lifecycle.ts";
 import { makeSocketLookup } from "../platform/lookups/host-addresses.ts";
 import { makeResolver } from "../platform/lookups/resolver.ts";
 import type { RunningService, ServiceContext, StartService } from "../platform/service.ts";
+import { MessageCollector } from "../platform/smtp/message-collector.ts";
 import { listenSmtp } from "../platform/smtp/server.ts";
 import { MailboxPoller } from "./mailbox-poller.ts";
 import { MailboxWatcher } from "./mailbox-watcher.ts";
@@ -47,7 +48,7 @@ async function startBounce(context: ServiceContext, policy: InboundPolicy): Prom
       maxMessageOctets: config.mxMaxOctets,
       maxRecipients: MOST_RECIPIENTS,
       // Reports of sloppy mail systems count as well; nothing is relayed from here.
-      lines: "as-they-are",
+      collector: new MessageCollector("as-they-are"),
       limitLoopback: config.limitLoopback,
       observe,
     });

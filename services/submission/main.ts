@@ -1,6 +1,7 @@
 import { openCertificate } from "../platform/certificate.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import type { StartService } from "../platform/service.ts";
+import { MessageCollector } from "../platform/smtp/message-collector.ts";
 import { listenSmtp } from "../platform/smtp/server.ts";
 import { refuseMalformed } from "./refuse-malformed.ts";
 import { makeSubmission } from "./smtp-session.ts";
@@ -20,7 +21,7 @@ export const start: StartService = async (context) => {
     plaintextAuthOnLoopback: config.submissionPlaintextAuth === "loopback",
     maxMessageOctets: config.maxMessageOctets,
     maxRecipients: config.submissionMaxRecipients,
-    lines: "strict" as const,
+    collector: new MessageCollector("strict"),
     limitLoopback: config.limitLoopback,
     observe,
   };

@@ -84,6 +84,8 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
       return recipient.value.needsSmtputf8 && !smtpUtf8 ? NEEDS_SMTPUTF8 : undefined;
     },
 
+    holderOf: ({ user }) => user && `instance ${user.campaign.instanceId}`,
+
     async message(octets, session) {
       if (!session.user) return AUTHENTICATION_REQUIRED;
       const rules = await rulesInForce.atEndOfData(session.user);

@@ -1,4 +1,5 @@
 import type { SMTPServerDataStream } from "smtp-server";
+import { Counts } from "../../core/counts.ts";
 import type { SmtpReply } from "../../core/mail/smtp-reply.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 
@@ -8,8 +9,11 @@ export interface CollectedMessage {
   release(): void;
 }
 
-/** All messages that are being received at once may hold this much memory. */
-const MEMORY_OCTETS = 512 * 1024 * 1024;
+/** All messages that are being received at once may hold this much memory, */
+const MEMORY_OCTETS = 384 * 1024 * 1024;
+/** and those of one holder this much, or one message. */
+const SHARE_OCTETS = MEMORY_OCTETS / 6;
+
 /** How much of one message is taken. Octets, as they came. */
 export interface MessageSize {
   /** A message of more is refused. */
@@ -24,10 +28,14 @@ const PATIENCE_FACTOR = 4;
 const CR = 0x0d;
 const LF = 0x0a;
 
-/** Reads the DATA of every session of a listener, within its message limits and a limit on memory for all together. */
+/**
+ * Reads the DATA of every session of a service, within message limits, a limit on memory for all together, and a share of it
+ * for each holder, so that whoever sends slowly in many sessions leaves room to others.
+ */
 export class MessageCollector {
   readonly #lines: "strict" | "as-they-are";
   #heldOctets = 0;
+  readonly #heldBy = new Counts<string>();
 
   /** @param lines `strict` refuses bare CR and LF, and NUL; what comes back from elsewhere may be read as it is */
   constructor(lines: "strict" | "as-they-are") {
@@ -37,20 +45,25 @@ export class MessageCollector {
   /**
    * Reads on when a message is refused, so that the dialogue can go on, up to a multiple of its limit; rejects when the
    * client goes away.
+   * @param holder whose share of the memory the message takes
    * @returns the message, or the reply that refuses it
    */
   async collect(
     stream: SMTPServerDataStream,
     { mostOctets, keptOctets }: MessageSize,
+    holder: string,
   ): Promise<Result<CollectedMessage, SmtpReply>> {
     const chunks: Buffer[] = [];
     let held = 0;
     let problem: SmtpReply | undefined;
     const lineEnds = this.#lines === "strict" ? new LineEndCheck() : undefined;
-    const release = () => {
-      this.#heldOctets -= held;
-      held = 0;
+    const share = Math.max(SHARE_OCTETS, keptOctets);
+    const hold = (octets: number) => {
+      held += octets;
+      this.#heldOctets += octets;
+      this.#heldBy.add(holder, octets);
     };
+    const release = () => hold(-held);
     try {
       for await (const chunk of stream as AsyncIterable<Buffer>) {
         if (stream.byteLength > PATIENCE_FACTOR * mostOctets) {
@@ -59,15 +72,16 @@ export class MessageCollector {
         }
         const kept = chunk.subarray(0, Math.max(0, keptOctets - held));
         if (stream.byteLength > mostOctets) problem = TOO_BIG;
-        else if (this.#heldOctets + kept.length > MEMORY_OCTETS) problem ??= NO_ROOM;
+        else if (this.#heldOctets + kept.length > MEMORY_OCTETS || this.#heldBy.of(holder) + kept.length > share) {
+          problem ??= NO_ROOM;
+        }
         problem ??= lineEnds?.read(chunk);
         if (problem) {
           chunks.length = 0;
           release();
         } else if (kept.length > 0) {
           chunks.push(kept);
-          held += kept.length;
-          this.#heldOctets += kept.length;
+          hold(kept.length);
         }
       }
     } catch (error) {

@@ -2,6 +2,7 @@ import { isAscii } from "node:buffer";
 import type { SMTPServerAddress, SMTPServerAuthentication, SMTPServerDataStream, SMTPServerSession } from "smtp-server";
 import type { DsnParameters, MessageDsn, RecipientDsn } from "../../core/mail/dsn-parameters.ts";
 import { describeSmtpReply, type SmtpReply } from "../../core/mail/smtp-reply.ts";
+import { sourceOf } from "../lookups/address-blocks.ts";
 import type { Observe } from "../observability/observation.ts";
 import { inSpan } from "../observability/tracing.ts";
 import { DSN_REFUSALS } from "./command-syntax.ts";
@@ -15,6 +16,7 @@ export interface DialogueOptions {
   readonly tls: "starttls" | "implicit";
   readonly maxMessageOctets: number;
   readonly maxRecipients: number;
+  readonly collector: MessageCollector;
   readonly observe: Observe;
 }
 
@@ -22,7 +24,6 @@ export interface DialogueOptions {
 export class ServerDialogues<User> {
   readonly #handlers: SmtpHandlers<User>;
   readonly #options: DialogueOptions;
-  readonly #collector: MessageCollector;
   /** By the id of the session. */
   readonly #opened = new Map<string, SMTPServerSession>();
   readonly #secured = new WeakSet<SMTPServerSession>();
@@ -32,10 +33,9 @@ export class ServerDialogues<User> {
   /** By envelope. */
   readonly #messageDsn = new WeakMap<object, MessageDsn>();
 
-  constructor(handlers: SmtpHandlers<User>, options: DialogueOptions, collector: MessageCollector) {
+  constructor(handlers: SmtpHandlers<User>, options: DialogueOptions) {
     this.#handlers = handlers;
     this.#options = options;
-    this.#collector = collector;
   }
 
   connect(session: SMTPServerSession): void {
@@ -106,10 +106,11 @@ export class ServerDialogues<User> {
   }
 
   async #takeMessage(stream: SMTPServerDataStream, session: SmtpSession<User>): Promise<string> {
-    const { maxMessageOctets } = this.#options;
+    const { maxMessageOctets, collector } = this.#options;
     const whole = { mostOctets: maxMessageOctets, keptOctets: maxMessageOctets };
     const size = this.#handlers.messageSize?.(session) ?? whole;
-    const collected = await this.#collector.collect(stream, size);
+    const holder = this.#handlers.holderOf?.(session) ?? sourceOf(session.clientAddress);
+    const collected = await collector.collect(stream, size, holder);
     try {
       if (!collected.ok) {
         this.#handlers.messageRefused?.(collected.error, session);

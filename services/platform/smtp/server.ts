@@ -11,7 +11,7 @@ import { clientOf, endConnection } from "./client-socket.ts";
 import { type GateEvents, type GateOptions, SmtpGate } from "./gate.ts";
 import type { SmtpHandlers } from "./handlers.ts";
 import { SMTP_LIMITS, type SmtpLimits } from "./limits.ts";
-import { MessageCollector } from "./message-collector.ts";
+import type { MessageCollector } from "./message-collector.ts";
 import { ServerDialogues } from "./server-dialogues.ts";
 import { TlsHandshakes } from "./tls-handshakes.ts";
 
@@ -26,8 +26,8 @@ export interface SmtpListenerOptions {
   readonly servesDsn?: boolean;
   readonly maxMessageOctets: number;
   readonly maxRecipients: number;
-  /** `strict`: messages have CRLF only and no NUL, others are refused. */
-  readonly lines: "strict" | "as-they-are";
+  /** Of all listeners of the service: they have one memory. */
+  readonly collector: MessageCollector;
   /** Connection caps hold for loopback clients as well. */
   readonly limitLoopback: boolean;
   /** `SMTP_LIMITS` unless given. */
@@ -48,14 +48,13 @@ export async function listenSmtp<User>(
   options: SmtpListenerOptions,
 ): Promise<SmtpListener | undefined> {
   if (addresses.length === 0) return undefined;
-  const collector = new MessageCollector(options.lines);
   const servers: SmtpServer<User>[] = [];
   const close = async () => {
     await Promise.all(servers.map((server) => server.close()));
   };
   try {
     for (const address of addresses) {
-      const server = new SmtpServer(handlers, options, collector);
+      const server = new SmtpServer(handlers, options);
       servers.push(server);
       await server.listen(address);
     }
@@ -81,7 +80,7 @@ class SmtpServer<User> {
   readonly #admitted = new Map<Socket, SmtpGate | undefined>();
   #looks: NodeJS.Timeout | undefined;
 
-  constructor(handlers: SmtpHandlers<User>, options: SmtpListenerOptions, collector: MessageCollector) {
+  constructor(handlers: SmtpHandlers<User>, options: SmtpListenerOptions) {
     const { limits = SMTP_LIMITS, maxRecipients, plaintextAuthOnLoopback, observe, name: listener } = options;
     const { servesDsn = false } = options;
     const servesAuth = handlers.authenticate !== undefined;
@@ -95,7 +94,7 @@ class SmtpServer<User> {
       handshakeMs: limits.handshakeMs,
       onFailure,
     });
-    const dialogues = new ServerDialogues(handlers, options, collector);
+    const dialogues = new ServerDialogues(handlers, options);
     this.#library = makeLibrary(dialogues, options, servesAuth);
     this.#library.on("error", onFailure);
     this.#gateOptions = {

@@ -1,10 +1,14 @@
 import { connect, type Socket } from "node:net";
+import { Readable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
 import { connect as connectTls } from "node:tls";
+import type { SMTPServerDataStream } from "smtp-server";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { CertificatePair } from "../../../../services/platform/certificate.ts";
 import type { Observation } from "../../../../services/platform/observability/observation.ts";
 import type { SmtpHandlers } from "../../../../services/platform/smtp/handlers.ts";
 import { SMTP_LIMITS, type SmtpLimits } from "../../../../services/platform/smtp/limits.ts";
+import { MessageCollector } from "../../../../services/platform/smtp/message-collector.ts";
 import { listenSmtp, type SmtpListener } from "../../../../services/platform/smtp/server.ts";
 import { makeServerCertificate } from "../../../support/certificates.ts";
 
@@ -47,7 +51,7 @@ async function open(
       plaintextAuthOnLoopback: true,
       maxMessageOctets: 1_000_000,
       maxRecipients: 10,
-      lines: "strict",
+      collector: new MessageCollector("strict"),
       limitLoopback: true,
       limits: { ...SMTP_LIMITS, drainMs: 500, checkEveryMs: 20, ...limits },
       observe: (observation) => observed.push(observation),
@@ -446,6 +450,32 @@ it("a listener that stops waits no longer than it says", async () => {
   await client.converse(...ENVELOPE, "DATA");
   await listener.close();
   expect(await client.closed).toMatch(/\r\n421 4\.3\.2 closing\r\n$/);
+});
+
+it("one who sends slowly in many sessions takes a share of the memory, and others have the rest", async () => {
+  const MIB = 1024 * 1024;
+  const size = { mostOctets: 25 * MIB, keptOctets: 25 * MIB };
+  const collector = new MessageCollector("strict");
+  const piece = Buffer.alloc(MIB, "x");
+  let goOn = () => {};
+  const held = new Promise<void>((resolve) => (goOn = resolve));
+  async function* send(pieces: number) {
+    for (let sent = 0; sent < pieces; sent += 1) yield piece;
+    await held;
+  }
+  const take = (pieces: number, holder: string) => {
+    const stream = Object.assign(Readable.from(send(pieces)), { byteLength: 0 });
+    return collector.collect(stream as unknown as SMTPServerDataStream, size, holder);
+  };
+  const slow = Array.from({ length: 25 }, () => take(21, "greedy"));
+  await sleep(50);
+  const others = Array.from({ length: 4 }, (_, number) => take(25, `other ${number}`));
+  await sleep(50);
+  goOn();
+  const codes = async (taken: ReturnType<typeof take>[]) =>
+    (await Promise.all(taken)).map((message) => (message.ok ? 250 : message.error.code));
+  expect(await codes(others)).toEqual([250, 250, 250, 250]);
+  expect(new Set(await codes(slow))).toEqual(new Set([250, 452]));
 });
 
 it("tells the log who was ended and why", () => {

@@ -5,7 +5,7 @@ import { formatRdata } from "../../../../../services/core/dns/rdata/rdata.ts";
 import { CLASS, RCODE, typeMnemonic } from "../../../../../services/core/dns/rr-types.ts";
 import { decodeSoaRdata } from "../../../../../services/core/dns/soa.ts";
 import { applyUpdate, changesNothing } from "../../../../../services/core/dns/update/apply-update.ts";
-import { readUpdateRequest } from "../../../../../services/core/dns/update/update-request.ts";
+import { readUpdateRequest, type UpdateStep } from "../../../../../services/core/dns/update/update-request.ts";
 import { editRecords } from "../../../../../services/core/dns/zone-edit.ts";
 import { accepted, nameOf, recordOf } from "../support.ts";
 import { bare, updateMessage, withData } from "./support.ts";
@@ -25,6 +25,12 @@ const records = [
   recordOf("www", "TXT", "text"),
   recordOf("alias", "CNAME", "www"),
 ].map((record, index) => ({ ...record, id: index + 1 }));
+
+/** As many as an UPDATE over TCP has room for. */
+const many = Array.from({ length: 4_000 }, (_, index) => ({
+  ...recordOf("many", "A", `198.51.${100 + (index >> 8)}.${index & 255}`, 300),
+  id: index + 1,
+}));
 
 describe("prerequisites", () => {
   it.each<[string, MessageRecord, number]>([
@@ -103,6 +109,24 @@ describe("steps", () => {
     ],
   ])("%s", (_, updates, difference) => {
     expect(applied(updates).difference).toEqual(difference);
+  });
+
+  it.each<[string, (index: number) => UpdateStep]>([
+    [
+      "as many additions",
+      (index) => ({ kind: "add", record: { ...many[index]!, rdata: Uint8Array.of(10, 0, index >> 8, index) } }),
+    ],
+    ["as many additions of TTLs", (index) => ({ kind: "add", record: { ...many[index]!, ttl: index } })],
+    ["as many deletions", (index) => ({ kind: "delete-record", record: many[index]! })],
+    [
+      "as many deletions of the name",
+      (index) => ({ kind: index % 2 ? "delete-name" : "delete-rrset", ...many[index]! }),
+    ],
+  ])("of %s as a name has records take little time", (_, stepOf) => {
+    const steps = many.map((__, index) => stepOf(index));
+    const start = performance.now();
+    expect(applyUpdate(zone, many, { apex: zone.apex, prerequisites: [], steps }).ok).toBe(true);
+    expect(performance.now() - start).toBeLessThan(1_500);
   });
 
   it("set the SOA when its serial is ahead", () => {
