@@ -131,6 +131,8 @@ export const SENTENCES = {
   "http-host-form": "must be a host, with a port where it needs one",
   "check-port-form": "must be a port from 1 to 65535",
   "too-many-entries": "must have at most {most} entries",
+  "acl-entries-of-all": "must have at most {most} entries in all ACLs of a reseller together",
+  "catalogs-too-many": "reseller {id} has {most} catalogs, and may have no more",
   "true-or-false": "must be true or false",
   "too-many-checks": "the company has {most} addresses checked already: others are taken for healthy",
   "target-unanswered": "the resolver does not answer",

@@ -142,6 +142,27 @@ describe("ACLs", () => {
     expect(answer.body.msg).toContain(named);
   });
 
+  test("all ACLs of a reseller together have bounds, and each its own", async () => {
+    const servers = (count: number, net: number) => Array.from({ length: count }, (_, host) => `192.0.${net}.${host}`);
+    for (let net = 1; net <= 5; net += 1) {
+      const fields = { name: `net-${net}`, notify: servers(20, net) };
+      expect((await two.call("POST", "/resellers/two/acls", fields)).status).toBe(200);
+    }
+    expect(await two.call("POST", "/resellers/two/acls", { name: "one-more", notify: ["192.0.2.99"] })).toMatchObject({
+      status: 400,
+      body: { msg: "invalid field: notify: must have at most 100 entries in all ACLs of a reseller together" },
+    });
+    expect((await two.call("POST", "/resellers/two/acls", { name: "none", blocks: ["192.0.2.0/24"] })).status).toBe(
+      200,
+    );
+    expect((await one.call("POST", "/resellers/one/acls", { name: "large", notify: servers(21, 2) })).body.msg).toBe(
+      "invalid field: notify: must have at most 20 entries",
+    );
+    for (const name of ["net-1", "net-2", "net-3", "net-4", "net-5", "none"]) {
+      await two.call("DELETE", `/resellers/two/acls/${name}`);
+    }
+  });
+
   test("a stanza is refused for what is no secondary, and what is no feed", async () => {
     await one.call("POST", "/resellers/one/acls", { name: "plain" });
     const ask = (query: string) => one.call("GET", `/resellers/one/acls/plain/stanza?primary=192.0.2.53:53&${query}`);
@@ -207,6 +228,15 @@ describe("resolver blocks and catalogs", () => {
     for (const domain of ["www.judged.example", "judged.example"]) {
       await one.call("DELETE", `/dns/one/master_zone/${domain}`);
     }
+  });
+
+  test("a reseller has ten catalogs at most", async () => {
+    const zones = Array.from({ length: 11 }, (_, index) => `catalog-${index}.example`);
+    const statuses = await Promise.all(
+      zones.map(async (zone) => (await two.call("POST", "/resellers/two/catalogs", { zone })).status),
+    );
+    expect(statuses.sort()).toEqual([...Array(10).fill(200), 400]);
+    for (const zone of zones) await two.call("DELETE", `/resellers/two/catalogs?zone=${zone}`);
   });
 
   test("catalogs are published and taken back", async () => {

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { invalidField, type Refusal } from "../refusal.ts";
 import { ok, type Result, refuse } from "../result.ts";
 import { canonicalBlock, isWholeAddress } from "./address-block.ts";
+import { isForMany } from "./ip-address.ts";
 import { formatDomainName, parseDomainName } from "./name.ts";
 import type { TsigAlgorithm } from "./tsig.ts";
 
@@ -39,10 +40,22 @@ const SECRET_OCTETS: { readonly [algorithm in TsigAlgorithm]: number } = {
   "hmac-sha512": 64,
 };
 
+/** What one ACL may name of each kind. */
+const MOST_ENTRIES = { blocks: 1_000, zones: 1_000, notify: 20 } as const;
+/**
+ * And all ACLs of a reseller together: each name server has them all in memory, reads them anew when one of them changes, and
+ * sends a message for each change to each server that is to be told.
+ */
+export const MOST_ENTRIES_OF_RESELLER = { blocks: 10_000, zones: 10_000, notify: 100 } as const;
+export type AclEntries = keyof typeof MOST_ENTRIES;
+
 const DEFAULT_ALGORITHM: TsigAlgorithm = "hmac-sha256";
 const DNS_PORT = 53;
 
-/** Refuses names with control characters, what is no block or has host bits set, and what is no name or server. */
+/**
+ * Refuses names with control characters, what is no block or has host bits set, what is no name or server, servers at addresses
+ * that no single host has, and too much of anything.
+ */
 export function readAcl({ name, blocks, zones, notify }: AclInput): Result<AclParts, Refusal> {
   if (!/^[^\p{Cc}]{1,128}$/u.test(name)) {
     return refuse(invalidField("name", "acl-name-form"));
@@ -87,11 +100,13 @@ export function tsigKeyWarning({ name, algorithm, secret }: TsigKeyParts): strin
 }
 
 function readEach(
-  field: string,
+  field: AclEntries,
   texts: readonly string[],
   read: (text: string) => string | undefined,
   code: "no-address-block" | "no-domain-name" | "host-or-host-port",
 ): Result<string[], Refusal> {
+  const most = MOST_ENTRIES[field];
+  if (texts.length > most) return refuse(invalidField(field, "too-many-entries", { most }));
   const values: string[] = [];
   for (const text of texts) {
     const value = read(text);
@@ -109,11 +124,14 @@ function canonicalName(text: string): string | undefined {
 
 /** `host:port`, IPv6 addresses in brackets; the port is 53 unless given. */
 function canonicalServer(text: string): string | undefined {
-  if (isWholeAddress(text)) return text.includes(":") ? `[${text}]:${DNS_PORT}` : `${text}:${DNS_PORT}`;
+  if (isWholeAddress(text)) {
+    if (isForMany(text)) return undefined;
+    return text.includes(":") ? `[${text}]:${DNS_PORT}` : `${text}:${DNS_PORT}`;
+  }
   const match = /^(?:\[([^\]]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(text);
   const host = match?.[1] ?? match?.[2];
   const port = Number(match?.[3] ?? DNS_PORT);
-  if (host === undefined || port < 1 || port > 65_535) return undefined;
+  if (host === undefined || port < 1 || port > 65_535 || isForMany(host)) return undefined;
   if (match?.[1] !== undefined) return isWholeAddress(host) && host.includes(":") ? `[${host}]:${port}` : undefined;
   return isWholeAddress(host) || parseDomainName(host).ok ? `${host}:${port}` : undefined;
 }

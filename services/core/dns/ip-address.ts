@@ -37,6 +37,21 @@ export function parseIpAddress(text: string): Uint8Array | undefined {
   return parseIpv4(text) ?? parseIpv6(text);
 }
 
+/**
+ * Whether an address is no single host's of another network: unspecified, of a link alone, multicast, broadcast or reserved
+ * (RFC 6890, RFC 4291 §2.4). False of what is no address.
+ */
+export function isForMany(text: string): boolean {
+  const octets = parseIpAddress(text);
+  if (octets === undefined) return false;
+  const [first, second] = octets as unknown as [number, number];
+  if (octets.length === 4) return first === 0 || first >= 224 || (first === 169 && second === 254);
+  if (octets.subarray(0, 10).every((octet) => octet === 0) && octets[10] === 0xff && octets[11] === 0xff) {
+    return isForMany(formatIpv4(octets.subarray(12)));
+  }
+  return first === 0xff || (first === 0xfe && (second & 0xc0) === 0x80) || octets.every((octet) => octet === 0);
+}
+
 /** The text form of 4 or 16 octets. */
 export function formatIpAddress(octets: Uint8Array): string {
   return octets.length === 4 ? formatIpv4(octets) : formatIpv6(octets);

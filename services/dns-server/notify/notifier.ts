@@ -1,6 +1,6 @@
 import { isIP, isIPv6 } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { formatIpv4, formatIpv6, parseIpv6 } from "../../core/dns/ip-address.ts";
+import { formatIpv4, formatIpv6, isForMany, parseIpv6 } from "../../core/dns/ip-address.ts";
 import { type DomainName, formatDomainName, isSubdomain, nameFromStoredWire } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { decodeSoaRdata } from "../../core/dns/soa.ts";
@@ -143,7 +143,7 @@ export class Notifier {
     if (isIP(host)) return [canonicalAddress(host)];
     const { resolver } = this.#options;
     const found = await Promise.all([resolver.resolveA(host), resolver.resolveAaaa(host)]);
-    return found.flatMap((lookup) => (lookup.kind === "found" ? lookup.records : []));
+    return found.flatMap((lookup) => (lookup.kind === "found" ? lookup.records.filter((one) => !isForMany(one)) : []));
   }
 
   #socketFor(host: string): NotifySocket {

@@ -8,6 +8,7 @@ import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import {
+  countCatalogs,
   insertMembers,
   listUnlistedZones,
   lockCatalog,
@@ -28,12 +29,15 @@ const EXPIRE_SECONDS = 30 * 86_400;
 /** Schema version (RFC 9432 §4.2.1). */
 const SCHEMA_VERSION = "2";
 
+/** Of a reseller: each new zone is written into all of them. */
+const MOST_CATALOGS = 10;
+
 /** What leaves room for the labels of a member: `z`, the digits of an id, and `zones`. */
 const MOST_APEX_OCTETS = 255 - (1 + 1 + 19) - (1 + 5);
 
 /**
  * Makes a catalog zone (RFC 9432) that lists the reseller's active zones.
- * Refuses an unknown reseller, names that no such zone may have, and those that `core/dns/zone-tenancy.ts` refuses: below
+ * Refuses an unknown reseller, more catalogs than one may have, names that no such zone may have, and those that `core/dns/zone-tenancy.ts` refuses: below
  * another reseller's zone it would answer in that one's place.
  * @param by who asks: the operator may give a catalog any public suffix or single label
  */
@@ -48,6 +52,9 @@ export function addCatalog(
   return inTransaction(db, async (transaction) => {
     if (!(await findReseller(transaction, resellerId)))
       return refuse(unacceptable("reseller-unknown", { id: resellerId }));
+    if ((await countCatalogs(transaction, resellerId)) >= MOST_CATALOGS) {
+      return refuse(unacceptable("catalogs-too-many", { id: resellerId, most: MOST_CATALOGS }));
+    }
     const times = { refresh: REFRESH_SECONDS, retry: REFRESH_SECONDS, expire: EXPIRE_SECONDS, minimum: 0 };
     const soa = { mname: INVALID, rname: INVALID, serial: 1, ...times };
     const ttl = CATALOG_TTL_SECONDS;

@@ -1,9 +1,10 @@
+import { type AclEntries, MOST_ENTRIES_OF_RESELLER } from "../../core/dns/acl-input.ts";
 import { quotaExceeded } from "../../core/dns/quotas.ts";
 import type { TsigAlgorithm } from "../../core/dns/tsig.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
-import { type Refusal, unacceptable } from "../../core/refusal.ts";
+import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Db, isUniqueViolation, type Transaction } from "../../platform/postgres/db.ts";
+import { type Db, isUniqueViolation, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { countAcls, lockQuotas } from "./quota-settings.ts";
 import { addTsigKey, type StoredTsigKey, tsigKeyOf } from "./tsig-keys.ts";
 
@@ -46,15 +47,15 @@ export async function findAcl(
 }
 
 /**
- * Adds an ACL, and its key when it has one; both or neither. Refuses names that are taken, unknown resellers, and one ACL
- * more than the reseller may have.
+ * Adds an ACL, and its key when it has one; both or neither. Refuses names that are taken, unknown resellers, one ACL
+ * more than the reseller may have, and entries beyond those that all of its ACLs may.
  */
 export async function addAcl(db: Db, keyRing: KeyRing, added: NewAcl): Promise<Result<void, Refusal>> {
   const known = await db("resellers").where({ id: added.resellerId }).first("id");
   if (!known) return refuse(unacceptable("reseller-unknown", { id: added.resellerId }));
   try {
     return await db.transaction(async (transaction) => {
-      const tooMany = await checkAclQuota(transaction, added.resellerId);
+      const tooMany = (await checkAclQuota(transaction, added.resellerId)) ?? (await checkEntries(transaction, added));
       if (tooMany) return refuse(tooMany);
       const keyId = added.tsig && (await addTsigKey(transaction, keyRing, added.tsig));
       if (keyId === undefined) return refuse(unacceptable("tsig-key-exists", { name: `${added.tsig?.name}` }));
@@ -106,6 +107,21 @@ function selectAcls(db: Db) {
       "tsig_keys.algorithm",
       "tsig_keys.secret_sealed",
     );
+}
+
+/** What the reseller's ACLs name already, and this one; the reseller's quotas are locked. */
+async function checkEntries(transaction: Transaction, added: NewAcl): Promise<Refusal | undefined> {
+  const [used] = await queryRows<Record<AclEntries, number>>(
+    transaction,
+    `select coalesce(sum(cardinality(blocks)), 0)::int as blocks, coalesce(sum(cardinality(zones)), 0)::int as zones,
+            coalesce(sum(cardinality(notify)), 0)::int as notify from acls where reseller_id = $1`,
+    [added.resellerId],
+  );
+  for (const field of ["blocks", "zones", "notify"] as const) {
+    const most = MOST_ENTRIES_OF_RESELLER[field];
+    if (used![field] + (added[field]?.length ?? 0) > most) return invalidField(field, "acl-entries-of-all", { most });
+  }
+  return undefined;
 }
 
 async function checkAclQuota(transaction: Transaction, resellerId: string): Promise<Refusal | undefined> {

@@ -67,6 +67,17 @@ export function listUnlistedZones(
   );
 }
 
+/** The catalogs of a reseller, none of which is made until the transaction ends. */
+export async function countCatalogs(transaction: Transaction, resellerId: string): Promise<number> {
+  await queryRows(transaction, "select from resellers where id = $1 for no key update", [resellerId]);
+  const [row] = await queryRows<{ count: number }>(
+    transaction,
+    "select count(*)::int as count from zones where reseller_id = $1 and kind = 'catalog'",
+    [resellerId],
+  );
+  return row!.count;
+}
+
 /**
  * The catalog's records of zones that are gone or suspended.
  * @param sinceXid only of those that have gone or changed since a look (`lookForZoneChanges`); null: of all

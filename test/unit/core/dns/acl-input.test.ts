@@ -39,6 +39,17 @@ describe("an ACL", () => {
     [{ notify: ["192.0.2.1:0"] }, "notify"],
     [{ notify: ["192.0.2.1:65536"] }, "notify"],
     [{ notify: ["[192.0.2.1]:53"] }, "notify"],
+    [{ notify: ["224.0.0.1"] }, "notify"],
+    [{ notify: ["255.255.255.255:53"] }, "notify"],
+    [{ notify: ["169.254.169.254"] }, "notify"],
+    [{ notify: ["0.0.0.0:53"] }, "notify"],
+    [{ notify: ["ff02::1"] }, "notify"],
+    [{ notify: ["[fe80::1]:53"] }, "notify"],
+    [{ notify: ["[::]:53"] }, "notify"],
+    [{ notify: ["[::ffff:224.0.0.1]:53"] }, "notify"],
+    [{ notify: Array.from({ length: 21 }, (_, index) => `192.0.2.${index}`) }, "notify"],
+    [{ blocks: Array.from({ length: 1_001 }, (_, index) => `2001:db8::${index}`) }, "blocks"],
+    [{ zones: Array.from({ length: 1_001 }, (_, index) => `zone-${index}.example`) }, "zones"],
   ])("%j is refused", (given, field) => {
     expect(readAcl({ ...EMPTY, ...given })).toMatchObject({ ok: false, error: { kind: "invalid-field", field } });
   });

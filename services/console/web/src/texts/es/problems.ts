@@ -383,6 +383,8 @@ export const problems: Texts["problems"] = {
     "http-host-form": "debe ser un servidor, con un puerto donde haga falta",
     "check-port-form": "debe ser un puerto del 1 al 65535",
     "too-many-entries": "debe tener {most} entradas como máximo",
+    "acl-entries-of-all": "debe tener {most} entradas como máximo entre todas las ACL del revendedor",
+    "catalogs-too-many": "El revendedor {id} tiene {most} catálogos, y no puede tener más.",
     "true-or-false": "debe ser true o false",
     "too-many-checks": "la empresa ya hace comprobar {most} direcciones: las demás se dan por sanas",
     "target-unanswered": "el resolutor no responde",
