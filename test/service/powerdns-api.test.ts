@@ -204,6 +204,18 @@ describe("PowerDNS's API", () => {
     ]);
   });
 
+  test("a pattern that is compared with long contents at each of their places is refused after a while", async () => {
+    const zone = await newZone();
+    const long = Array.from({ length: 200 }, () => `"${"a".repeat(250)}"`).join(" ");
+    const rrsets = ["b", "c", "d", "e"].map((name) => replace(`${name}.${zone}`, "TXT", [`"b" ${long}`]));
+    for (const rrset of rrsets) expect((await patch(zone, rrset)).status).toBe(204);
+    const q = encodeURIComponent(`*${"?".repeat(990)}b`);
+    expect(await pdns("GET", `/localhost/search-data?object_type=record&q=${q}`)).toMatchObject({
+      status: 422,
+      body: { error: expect.stringContaining("narrow the key") },
+    });
+  });
+
   test("keeps comments", async () => {
     const zone = await newZone();
     const comments = [{ content: "of the hostmaster", account: "me", modified_at: 11_112 }];

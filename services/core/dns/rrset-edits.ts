@@ -40,9 +40,16 @@ export function editsOfRrsets(
   changes: readonly RrsetChange[],
 ): Result<RecordEdits, Refusal> {
   const lines = new Map<string, Line>();
+  const stored = new Map<string, StoredRecord[]>();
+  for (const record of current) {
+    const key = rrsetKey(record.owner, record.type);
+    const rrset = stored.get(key);
+    if (rrset) rrset.push(record);
+    else stored.set(key, [record]);
+  }
   for (const change of changes) {
     const key = rrsetKey(change.owner, change.type);
-    const line = lines.get(key) ?? lineOf(current, change, key);
+    const line = lines.get(key) ?? lineOf(stored.get(key) ?? [], change);
     lines.set(key, line);
     const problem = apply(line, change);
     if (problem) return refuse(ofRrset(change, problem));
@@ -63,8 +70,7 @@ export function ofRrset(
   return unacceptable("rrset", { name: formatDomainName(owner), type: typeMnemonic(type), reason });
 }
 
-function lineOf(current: readonly StoredRecord[], { owner, type }: RrsetChange, key: string): Line {
-  const stored = current.filter((record) => rrsetKey(record.owner, record.type) === key);
+function lineOf(stored: readonly StoredRecord[], { owner, type }: RrsetChange): Line {
   const rdatas = new Map(stored.map(({ rdata }) => [identity(type, rdata), rdata]));
   return { owner, type, stored, ttl: stored[0]?.ttl, rdatas };
 }
@@ -92,7 +98,7 @@ function editsOf({ owner, type, stored, ttl, rdatas }: Line): RecordEdits {
     modifications: retimed.map(
       ({ id }): Modification => ({ id, newOwner: undefined, draft: ({ rdata }) => ok(draft(rdata)) }),
     ),
-    deletionIds: stored.filter((record) => !kept.includes(record)).map(({ id }) => id),
+    deletionIds: stored.filter(({ rdata }) => !rdatas.has(identity(type, rdata))).map(({ id }) => id),
   };
 }
 

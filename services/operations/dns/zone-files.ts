@@ -22,6 +22,7 @@ import { type Refusal, sentenceOf, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Steps } from "../../core/steps.ts";
+import { followPolicy } from "../../platform/config/follow-policy.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
 import { readAllFollowers } from "../../store/dns/followers.ts";
@@ -224,7 +225,7 @@ function* readZoneFile(
     return refuse(atPositions(checked.error, ({ record }) => positionOf(parsed.value, record) ?? end));
   }
   // Whether it is signed may change until the file is applied, where the same is refused without a place.
-  const placed = readFollowers(text, apex);
+  const placed = readFollowers(text, apex, followPolicy.followersAZone);
   if (!placed.ok) return refuse(atPosition({ line: placed.error.line, column: 1 }, placed.error.reason));
   const clash = findClash(placed.value, records, apex);
   if (clash) return refuse(clash);

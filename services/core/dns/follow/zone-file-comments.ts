@@ -31,16 +31,24 @@ export function formatFollowers(followers: readonly Follower[]): string {
     .join("");
 }
 
-/** The followers that the comments of a master file tell of. */
+/**
+ * The followers that the comments of a master file tell of.
+ * @param most that a zone may have; behind one more the rest is not read
+ */
 export function readFollowers(
   text: string,
   apex: DomainName,
+  most = Number.POSITIVE_INFINITY,
 ): Result<readonly PlacedFollower[], { readonly line: number; readonly reason: Sentence }> {
   const followers: PlacedFollower[] = [];
   const owners = new Set<string>();
+  let line = 1;
+  let countedTo = 0;
   for (const match of text.matchAll(COMMENT)) {
+    if (followers.length > most) break;
     const [, kind, name, definition] = match as unknown as [string, Follower["kind"], string, string];
-    const line = text.slice(0, match.index).split("\n").length;
+    line += countLineEnds(text, countedTo, match.index);
+    countedTo = match.index;
     const follower = readFollower({ kind, name, definition }, apex);
     if (!follower.ok) return refuse({ line, reason: follower.error });
     const { owner } = follower.value;
@@ -49,6 +57,12 @@ export function readFollowers(
     followers.push({ follower: follower.value, line });
   }
   return ok(followers);
+}
+
+function countLineEnds(text: string, start: number, end: number): number {
+  let count = 0;
+  for (let at = text.indexOf("\n", start); at >= 0 && at < end; at = text.indexOf("\n", at + 1)) count += 1;
+  return count;
 }
 
 function readFollower(

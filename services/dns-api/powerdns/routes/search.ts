@@ -18,6 +18,8 @@ const MOST_SEARCHED = 500;
 const MOST_FOUND = 1_000;
 /** And so many records in all. */
 const MOST_LOOKED_AT = 200_000;
+/** Characters that may be compared in vain, of all: some tenths of a second. */
+const MOST_STEPS = 50_000_000;
 
 const KINDS = ["zone", "record", "comment"] as const;
 type Kind = (typeof KINDS)[number];
@@ -36,6 +38,14 @@ interface Search {
   /** Texts that all that is wanted has. */
   readonly pieces: readonly string[];
   readonly isMatch: (text: string) => boolean;
+  readonly budget: Budget;
+}
+
+/** What a search may still do, in all of its zones. */
+interface Budget {
+  records: number;
+  /** Comparisons of characters. */
+  steps: number;
 }
 
 /** What names, contents and remarks are found by. */
@@ -54,7 +64,9 @@ export const makePowerdnsSearchEndpoints: MakeEndpoints = ({ db }) => [
       const kinds = object_type === "all" ? KINDS : [object_type];
       const results: Found[] = [];
       const ofZones = object_type === "zone" ? { like: likeOf(q), most: max } : undefined;
-      for await (const one of findAll(db, caller, { kinds, ofZones, pieces: piecesOf(q), isMatch: matcherOf(q) })) {
+      const budget = { records: MOST_LOOKED_AT, steps: MOST_STEPS };
+      const isMatch = matcherOf(q, budget);
+      for await (const one of findAll(db, caller, { kinds, ofZones, pieces: piecesOf(q), isMatch, budget })) {
         if (one === "too-much") return refuse(unacceptable("pdns-search", { most: MOST_SEARCHED }));
         results.push(one);
         if (results.length === max) break;
@@ -66,7 +78,7 @@ export const makePowerdnsSearchEndpoints: MakeEndpoints = ({ db }) => [
 
 async function* findAll(db: Db, caller: DnsCaller, search: Search): AsyncGenerator<Found | "too-much"> {
   let searched = 0;
-  const budget = { records: MOST_LOOKED_AT };
+  const { budget } = search;
   for (let after: ListPosition; ; ) {
     const page: Awaited<ReturnType<typeof listPowerdnsZones>> = await listPowerdnsZones(db, scopeOf(caller), {
       ...{ after, limit: search.ofZones?.most ?? MOST_SEARCHED, like: search.ofZones?.like },
@@ -79,8 +91,8 @@ async function* findAll(db: Db, caller: DnsCaller, search: Search): AsyncGenerat
       }
       if (!search.kinds.includes("record") && !search.kinds.includes("comment")) continue;
       searched += 1;
-      yield* findInZone(db, caller, zone, { ...search, budget });
-      if (searched > MOST_SEARCHED || budget.records <= 0) return yield "too-much";
+      yield* findInZone(db, caller, zone, search);
+      if (searched > MOST_SEARCHED || isSpent(budget)) return yield "too-much";
     }
     if (page.next === undefined) return;
     after = page.next;
@@ -91,7 +103,7 @@ async function* findInZone(
   db: Db,
   { token }: DnsCaller,
   found: PowerdnsZone,
-  { kinds, pieces, isMatch, budget }: Search & { readonly budget: { records: number } },
+  { kinds, pieces, isMatch, budget }: Search,
 ): AsyncGenerator<Found> {
   const zone = canonical(found.zone.apex);
   const place = { zone, zone_id: zoneId(zone) };
@@ -108,7 +120,7 @@ async function* findInZone(
       const shown = { name, type: typeMnemonic(record.type), content, ttl: record.ttl, disabled: false };
       yield { object_type: "record", ...shown, ...place };
     }
-    if (!page.next || budget.records <= 0) break;
+    if (!page.next || isSpent(budget)) break;
   }
   if (!kinds.includes("comment")) return;
   for (const { owner, type, content } of await readComments(db, found.zone.id)) {
@@ -117,10 +129,14 @@ async function* findInZone(
   }
 }
 
+function isSpent({ records, steps }: Budget): boolean {
+  return records <= 0 || steps <= 0;
+}
+
 /** Whether a whole text is as a pattern has it, case and a final dot aside. */
-function matcherOf(pattern: string): (text: string) => boolean {
+function matcherOf(pattern: string, budget: Budget): (text: string) => boolean {
   const wanted = folded(pattern);
-  return (text) => isWholeMatch(wanted, folded(text));
+  return (text) => isWholeMatch(wanted, folded(text), budget);
 }
 
 /** The pattern as LIKE has it, for names as they are stored. */
@@ -132,8 +148,11 @@ function folded(text: string): string {
   return text.replace(/\.$/, "").toLowerCase();
 }
 
-/** Goes back to the last asterisk alone, so that no pattern takes longer than the product of both lengths. */
-function isWholeMatch(pattern: string, text: string): boolean {
+/**
+ * Goes back to the last asterisk alone, so that no pattern takes longer than the product of both lengths. Nothing is found
+ * once the budget is spent.
+ */
+function isWholeMatch(pattern: string, text: string, budget: Budget): boolean {
   let [at, place, asterisk, resumed] = [0, 0, -1, 0];
   while (place < text.length) {
     if (pattern[at] === "*") {
@@ -143,7 +162,8 @@ function isWholeMatch(pattern: string, text: string): boolean {
     } else if (pattern[at] === "?" || pattern[at] === text[place]) {
       at += 1;
       place += 1;
-    } else if (asterisk >= 0) {
+    } else if (asterisk >= 0 && budget.steps > 0) {
+      budget.steps -= place - resumed + 1;
       resumed += 1;
       place = resumed;
       at = asterisk + 1;

@@ -36,3 +36,13 @@ test.each(["\\000nul", "sp\\032ace", "semi\\;colon", 'q\\"uote', "\\@", "\\$ORIG
     if (read.ok) expect(read.value[0]!.follower.owner.key).toBe(follower.owner.key);
   },
 );
+
+test("many comments take as long as they are, and no more are read than a zone may have", () => {
+  const text = Array.from({ length: 30_000 }, (_, n) => `;palomar alias n${n} {"target":"example.net."}\n`).join("");
+  const start = performance.now();
+  const all = readFollowers(text, APEX);
+  expect(performance.now() - start).toBeLessThan(10_000);
+  expect(all.ok && all.value.at(-1)?.line).toBe(30_000);
+  const few = readFollowers(text, APEX, 100);
+  expect(few.ok && few.value.length).toBe(101);
+});
