@@ -354,7 +354,8 @@ test.skipIf(!isInstalled("nginx"))(
       for (const [path, name] of [
         ["/api/v1/domain_list", "dns-api"],
         ["/v1/campania/?x=1", "mail-api"],
-        ["/c/token", "tracking"],
+        ...["o", "c", "v", "u", "r"].map((letter) => [`/${letter}/token`, "tracking"] as const),
+        ["/.well-known/mta-sts.txt", "tracking"],
         ["/admin/v1/session", "console"],
         ["/", "console"],
       ] as const) {

@@ -321,6 +321,8 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     await open("/settings/webhooks");
     await button("Set webhook").first().click();
     await dialog().getByLabel("URL").fill("https://hooks.example.org/events");
+    // Any, and those of the instance.
+    await dialog().locator('select[name="campaign"] option').nth(1).waitFor({ state: "attached" });
     await dialog().getByRole("button", { name: "Save" }).click();
     await dialog().getByText("This is shown only once").waitFor();
     await page.keyboard.press("Escape");

@@ -56,8 +56,7 @@ export function useForm<V extends FormValues, T>(
     event?.preventDefault();
     if (busy) return;
     setBusy(true);
-    const answer = await send(values);
-    setBusy(false);
+    const answer = await send(values).finally(() => setBusy(false));
     setProblem(answer.ok ? undefined : answer.error);
     if (answer.ok) done(answer.value, values);
     // Once the refusal is drawn.

@@ -54,3 +54,9 @@ function timeFormat(tag: string, timeZone?: string): Intl.DateTimeFormat {
   TIME_FORMATS.set(key, format);
   return format;
 }
+
+/** What the browser's field says in local time, as RFC 3339; what is no time is for the API to refuse. */
+export function momentOf(local: string): string {
+  const moment = new Date(local);
+  return Number.isNaN(moment.getTime()) ? local : moment.toISOString();
+}

@@ -142,5 +142,6 @@ export function dayOf({ beginsAt, endsAt }: Pick<ReportHead, "beginsAt" | "endsA
 export function plainWords(text: unknown): string {
   if (typeof text !== "string") return "";
   const line = text.replace(/[\p{Cc}\p{Cs}]+/gu, " ").trim();
-  return line.slice(0, 255);
+  // A character of two units may have been cut in two.
+  return line.slice(0, 255).replace(/\p{Cs}$/u, "");
 }

@@ -4,6 +4,7 @@ import { Badge } from "../components/badge.tsx";
 import { FormDialog } from "../components/dialog.tsx";
 import { CheckField, SelectField, TextArea, TextField } from "../components/field.tsx";
 import { useForm, type ValuesLike } from "../form.ts";
+import { momentOf } from "../format.ts";
 import { type Answer, request } from "../http.ts";
 import { linesOf } from "../lines.ts";
 import { describeProblem } from "../problem-words.ts";
@@ -153,10 +154,4 @@ function makeToken(reseller: string, values: Values): Promise<Answer<MadeToken>>
     ...(expires === "" ? {} : { expires: momentOf(expires) }),
   };
   return request<MadeToken>("POST", dnsApi(reseller, "token"), { body });
-}
-
-/** What the browser's field says in local time, as RFC 3339; what is no time is for the API to refuse. */
-function momentOf(local: string): string {
-  const moment = new Date(local);
-  return Number.isNaN(moment.getTime()) ? local : moment.toISOString();
 }

@@ -8,7 +8,7 @@ import type { Column } from "../components/table.tsx";
 import { showToast } from "../components/toasts.tsx";
 import { usePages } from "../fetched.ts";
 import { useForm } from "../form.ts";
-import { formatTime } from "../format.ts";
+import { formatTime, momentOf } from "../format.ts";
 import { pathOf, queryOf, request } from "../http.ts";
 import { JobProgress } from "../jobs/job-progress.tsx";
 import { useQuery } from "../query.ts";
@@ -135,7 +135,7 @@ function NewRuleDialog({ zone, onAdded, onClose }: NewRuleDialogProps) {
   const form = useForm(
     { trigger: "qname:", action: "nxdomain", expires: "" },
     ({ trigger, action, expires }) => {
-      const end = expires === "" ? {} : { expires: new Date(expires).toISOString() };
+      const end = expires === "" ? {} : { expires: momentOf(expires) };
       return request<Rule>("POST", pathOf("rpz", zone, "rules"), { body: { trigger, action, ...end } });
     },
     ({ trigger }) => {

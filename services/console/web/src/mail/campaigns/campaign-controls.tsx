@@ -5,6 +5,7 @@ import { ConfirmDialog, FormDialog } from "../../components/dialog.tsx";
 import { SelectField, TextField } from "../../components/field.tsx";
 import { showToast } from "../../components/toasts.tsx";
 import { useForm } from "../../form.ts";
+import { momentOf } from "../../format.ts";
 import { request } from "../../http.ts";
 import { texts } from "../../texts.ts";
 import { instancePath } from "../addresses.ts";
@@ -76,7 +77,7 @@ function StartDialog({ instance, campaign, close, done }: StartDialogProps) {
     ({ when, at }) =>
       request("POST", instancePath(instance, "campaigns", campaign.numid, "start"), {
         // The field has the reader's wall-clock time; the API wants a moment.
-        body: when === "now" || at === "" ? {} : { at: new Date(at).toISOString() },
+        body: when === "now" || at === "" ? {} : { at: momentOf(at) },
       }),
     () => {
       showToast(words.started);

@@ -72,11 +72,16 @@ function CampaignFacts({ campaign }: { readonly campaign: Campaign }) {
     { label: words.subject, value: campaign.asunto },
     { label: words.replyTo, value: campaign.replyto },
     { label: words.url, value: campaign.url },
-    { label: words.unsubscribe, value: campaign.desusc === "si" ? shell.yes : shell.no },
+    { label: words.unsubscribe, value: hasUnsubscribeLink(campaign) ? shell.yes : shell.no },
     { label: words.startsAt, value: campaign.inicio === null ? "" : formatTime(campaign.inicio) },
     { label: words.finished, value: campaign.fin === null ? "" : formatTime(campaign.fin) },
   ];
   return <Facts facts={facts} />;
+}
+
+/** One of type `normal` has it unless it says otherwise. */
+function hasUnsubscribeLink({ tipo, desusc }: Pick<CampaignWithHtml, "tipo" | "desusc">): boolean {
+  return desusc === "si" || (desusc === "" && tipo === "normal");
 }
 
 interface NormalProps {

@@ -151,7 +151,8 @@ interface SetDialogProps {
 function SetDialog({ instance, isFirst, close, done }: SetDialogProps) {
   const words = texts().mail.webhooks;
   const campaigns =
-    useFetched<{ campanias: readonly Campaign[] }>(instancePath(instance, "campaigns")).value?.campanias ?? [];
+    useFetched<{ campaigns: readonly Campaign[] }>(instancePath(instance, "campaigns") + queryOf({ limit: 200 })).value
+      ?.campaigns ?? [];
   const filters = useFetched<{ filtros: readonly Filter[] }>(instancePath(instance, "filters")).value?.filtros ?? [];
   const [kinds, setKinds] = useState<ReadonlySet<string>>(new Set(USUAL_KINDS));
   const form = useForm(

@@ -112,6 +112,7 @@ export const problems = {
     "record-unknown": "Record {record} does not exist any more: the zone was changed meanwhile. Discard that change.",
     "record-twice": "Record {record} is changed twice. Discard one of the changes.",
     "record-exists": "The zone has this record already. Change that one, or choose another value.",
+    "catalogs-too-many": "The reseller {id} has {most} catalogs, and may have no more.",
     "acl-exists": "There is an access list {name} already. Choose another name.",
     "tsig-key-exists": "There is a key {name} already. Choose another name.",
     "token-unknown": "There is no token {name} any more. Load the page again.",
