@@ -33,7 +33,12 @@ export async function makeDemoOnce(db: Db, keyRing: KeyRing, dataDir: string): P
   if (facts.includes(MADE)) return facts.includes(UNSHOWN) && existsSync(path) ? readCredentials(path) : undefined;
   writeFileOnce(path, `${JSON.stringify(newCredentials(), null, 2)}\n`);
   const credentials = readCredentials(path);
-  await db.transaction((transaction) => insertDemo(transaction, keyRing, credentials));
+  await db.transaction(async (transaction) => {
+    await transaction.raw("select pg_advisory_xact_lock(hashtextextended('palomar demo', 0))");
+    // Another start may have made them meanwhile, of the same file.
+    if (!(await transaction("deployment_facts").where({ name: MADE }).first()))
+      await insertDemo(transaction, keyRing, credentials);
+  });
   return credentials;
 }
 

@@ -68,8 +68,8 @@ async function runService(name: ServiceName): Promise<void> {
   process.on("disconnect", () => end(0));
   if (!process.connected) process.exit(0);
   process.on("SIGTERM", () => end(0));
-  // Ctrl-C reaches the whole process group; the supervisor stops its services in order.
-  process.on("SIGINT", () => {});
+  // Ctrl-C, and a terminal that is closed, reach the whole process group; the supervisor stops its services in order.
+  for (const signal of ["SIGINT", "SIGHUP"] as const) process.on(signal, () => {});
   process.on("uncaughtException", async (error) => {
     logger.fatal({ err: error }, "uncaught exception");
     tell({ kind: "failed", text: error.message });

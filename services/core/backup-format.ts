@@ -66,6 +66,7 @@ export interface BackupContent {
 /** Why a backup is not written, or not restored; nothing has changed then. */
 export type BackupRefusal =
   | { readonly kind: "spread" }
+  | { readonly kind: "migrating" }
   | { readonly kind: "no-backup" }
   | { readonly kind: "other-format"; readonly version: number }
   | { readonly kind: "other-secret" }

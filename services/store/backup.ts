@@ -13,6 +13,7 @@ import {
 import type { KeyRing } from "../core/key-ring.ts";
 import { writeFrames } from "../platform/backup-file.ts";
 import { type Db, queryRows, type Transaction } from "../platform/postgres/db.ts";
+import { isMigrating } from "../platform/postgres/migrations.ts";
 import { readCatalogue, readSequences } from "./backup-catalogue.ts";
 import { MAX_PIECE_OCTETS, PIECE_HEAD_OCTETS } from "./backup-content.ts";
 import { beginIncarnation, readIncarnation } from "./incarnation.ts";
@@ -55,6 +56,8 @@ export async function writeBackup(
   const written = db.transaction(
     async (transaction) => {
       if (await hasSpreadTables(transaction)) throw new BackupRefused({ kind: "spread" });
+      // What is half made comes from no migration that a restore could run.
+      if (await isMigrating(transaction)) throw new BackupRefused({ kind: "migrating" });
       await transaction.raw(SETTINGS);
       const { tables, foreign } = await readCatalogue(transaction);
       const head = await describe(transaction, tables, about);

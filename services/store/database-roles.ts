@@ -112,6 +112,8 @@ export interface AppliedRole {
 export async function applyRoles(db: Db, chosen: ReadonlyMap<string, string> = new Map()): Promise<AppliedRole[]> {
   const roles = await composeRoles(db);
   const applied = await db.transaction(async (transaction) => {
+    // Two that grant at once would be refused: they change the same rows of the catalogue.
+    await transaction.raw("select pg_advisory_xact_lock(hashtextextended('palomar roles', 0))");
     const made: AppliedRole[] = [];
     for (const { service, role, grants } of roles) {
       const password = await makeRole(transaction, role, chosen.get(role));

@@ -55,6 +55,13 @@ test.each([
   expect(await queryRows(database.db, "select 1 as one")).toEqual([{ one: 1 }]);
 });
 
+test("no backup is written while a migration is half done", async () => {
+  const { db } = database;
+  await db("deployment_facts").insert({ name: "steps of 0001-something", value: "1" });
+  await expect(writeBackup(db, ending(1), ABOUT)).rejects.toMatchObject({ refusal: { kind: "migrating" } });
+  await db("deployment_facts").where({ name: "steps of 0001-something" }).delete();
+});
+
 test("a backup holds little of a table in memory at a time, and so does a restore", async () => {
   await queryRows(
     database.db,

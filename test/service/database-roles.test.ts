@@ -152,6 +152,11 @@ it("applying them again changes nothing and gives no passwords", async () => {
   );
 });
 
+it("several may apply them at once", async () => {
+  const applied = await Promise.all(Array.from({ length: 3 }, () => applyRoles(database.db)));
+  expect(applied.map((roles) => roles.length)).toEqual(Array(3).fill(Object.keys(rolePolicy.services).length));
+});
+
 it("passwords stand in nothing that a refusal prints, and reach the server as what it stores of them", async () => {
   const limited = openDb(urls.get("dns-server")!, { connections: 1, name: "test" });
   const secret = "never?printed";

@@ -152,6 +152,8 @@ function explain(refusal: BackupRefusal, file: string): string {
   switch (refusal.kind) {
     case "spread":
       return "Citus spreads the tables over machines that have no moment in common: archive the WAL of each and call citus_create_restore_point on the coordinator instead, as docs/scaling.md says under Backups";
+    case "migrating":
+      return "a migration is under way, or was interrupted: let `palomar migrate` end first";
     case "no-backup":
       return `${file} is no backup`;
     case "other-format":

@@ -39,7 +39,7 @@ export function parseIpAddress(text: string): Uint8Array | undefined {
 
 /**
  * Whether an address is no single host's of another network: unspecified, of a link alone, multicast, broadcast or reserved
- * (RFC 6890, RFC 4291 §2.4). False of what is no address.
+ * (RFC 4291 §2.4). False of what is no address.
  */
 export function isForMany(text: string): boolean {
   const octets = parseIpAddress(text);

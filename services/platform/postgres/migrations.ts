@@ -185,6 +185,12 @@ function composeProgress({ name }: Migration): string {
   return `select value from deployment_facts where name = 'steps of ${name}'`;
 }
 
+/** Whether a migration of several steps is under way, or was interrupted. */
+export async function isMigrating(db: Db): Promise<boolean> {
+  const { rows } = await db.raw("select from deployment_facts where name like 'steps of %' limit 1");
+  return rows.length > 0;
+}
+
 /** The statement that notes how many steps are done; with the last one the migration is. */
 function composeNote({ name, checksum, steps }: Migration, done: number): string {
   if (done < steps.length) {
