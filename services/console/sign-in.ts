@@ -135,7 +135,7 @@ export class SignIn {
 
   /**
    * Counts the attempt against its address, its login, and both together before it is judged, and takes it back when it
-   * succeeds. What is counted and written is the same for a login that nobody has.
+   * succeeds; for the address and the login also when nothing but a code is missing. What is counted and written is the same for a login that nobody has.
    */
   async #limited<R extends { readonly kind: string }>(
     attempt: Attempt,
@@ -159,8 +159,10 @@ export class SignIn {
     }
     const user = await this.#find(attempt.login);
     const outcome = await judge(user);
-    if (outcome.ok) {
-      await clearFailures(this.#db, subjects.pair);
+    if (outcome.ok) await clearFailures(this.#db, subjects.pair);
+    // Who is asked for a code has the password right, and guesses nothing.
+    const isAsked = !outcome.ok && outcome.error.kind === "code-required" && attempt.code === undefined;
+    if (outcome.ok || isAsked) {
       await takeBackAttempt(this.#db, subjects.address);
       await takeBackAttempt(this.#db, subjects.login);
     } else for (const wait of waits) await this.#auditWait(attempt, user, wait, now);

@@ -282,10 +282,19 @@ describe("one-time codes", () => {
     expect((await elsewhere.call("GET", "/session")).status).toBe(401);
     expect((await session.call("GET", "/session")).body).toMatchObject({ totp: true });
 
+    const failuresOfAddress = async () => {
+      const rows = palomar.database.db("console_lockouts").where("subject", "like", "address:%");
+      return (await rows.pluck("failures")).reduce((sum, failures) => sum + failures, 0);
+    };
+    const before = await failuresOfAddress();
     expect(await attempt("two", PASSWORD)).toMatchObject({
       status: 401,
       body: { msg: "one-time code required", totp: true },
     });
+    // An office of many who sign in so is not taken for one who guesses; with a wrong code it is.
+    expect(await failuresOfAddress()).toBe(before);
+    expect((await attempt("two", PASSWORD, "000000")).status).toBe(401);
+    expect(await failuresOfAddress()).toBe(before + 1);
     // The code that turned them on has been used.
     expect((await attempt("two", PASSWORD, codeOf(secret))).status).toBe(401);
     palomar.clock.advance(60_000);

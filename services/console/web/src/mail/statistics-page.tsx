@@ -41,6 +41,7 @@ const PERIODS = {
   year: { lengthMs: 365 * 24 * HOUR_MS, step: "day" },
 } as const satisfies Record<string, { readonly lengthMs: number; readonly step: Step }>;
 type Period = keyof typeof PERIODS;
+const STEP_MS: Readonly<Record<Step, number>> = { minute: 60_000, hour: HOUR_MS, day: 24 * HOUR_MS };
 
 /** Sent, opened, clicked, bounced over time; bounces by reason and by destination. */
 export function StatisticsPage({ instance }: { readonly instance: string }) {
@@ -49,8 +50,9 @@ export function StatisticsPage({ instance }: { readonly instance: string }) {
   const { campaign = "" } = query;
   const period: Period = query.period !== undefined && query.period in PERIODS ? (query.period as Period) : "month";
   const { lengthMs, step } = PERIODS[period];
-  // To the minute, so that drawing again does not ask again.
-  const from = new Date(Math.floor((Date.now() - lengthMs) / 60_000) * 60_000).toISOString();
+  // To the step, from which on the points count, so that everything on the page is about the same time.
+  const stepMs = STEP_MS[step];
+  const from = new Date(Math.floor((Date.now() - lengthMs) / stepMs) * stepMs).toISOString();
   const selection = { campaign, from };
   const campaigns = useFetched<{ campaigns: readonly Campaign[] }>(
     instancePath(instance, "campaigns") + queryOf({ limit: 200 }),
