@@ -441,3 +441,20 @@ test("a zone of many records is listed whole and in order", async () => {
   expect(listed).toHaveLength(12_001);
   expect(listed.find(({ name }) => name === "h11999")?.rr_id).toBe(body.created[11_999]);
 });
+
+test("records with much data are listed in their order, all of them, in pages of fewer", async () => {
+  const value = (index: number) => `"${index} ${"x".repeat(240)}" ${`"${"x".repeat(250)}" `.repeat(200)}`.trim();
+  for (let from = 0; from < 60; from += 20) {
+    const created = Array.from({ length: 20 }, (_, index) => from + index);
+    const { status } = await batch({
+      create: created.map((index) => ({ name: `t${100 + index}`, type: "TXT", value: value(index) })),
+    });
+    expect(status).toBe(200);
+  }
+  await make({ name: "u", type: "A", value: "192.0.2.1" });
+  // 3 MB of data, where a page has one.
+  expect((await list()).map(({ name }) => name)).toEqual([
+    ...Array.from({ length: 60 }, (_, index) => `t${100 + index}`),
+    "u",
+  ]);
+});

@@ -4,7 +4,7 @@ import { TYPE, typeCode } from "../../core/dns/rr-types.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { type Db, queryRows, StatementValues } from "../../platform/postgres/db.ts";
 import { escapeLike } from "./console-zones.ts";
-import { type RecordRow, recordOf } from "./records.ts";
+import { PAGE_OCTETS, type PlacedRow, recordOf, withinOctets } from "./records.ts";
 import type { Zone } from "./zones.ts";
 
 export interface RecordSearch {
@@ -41,24 +41,29 @@ export async function searchRecords(db: Db, zone: Zone, search: RecordSearch): P
   const wanted = search.text.trim().toLowerCase();
   const size = wanted === "" ? search.limit : Math.max(search.limit, CANDIDATES);
   const records: StoredRecord[] = [];
+  let octets = 0;
   let { after } = search;
   for (;;) {
     const values = new StatementValues(zone.id, after?.ownerKey ?? NO_OCTETS, after?.type ?? 0, after?.id ?? 0, size);
     const rows: PlacedRow[] = await queryRows<PlacedRow>(
       db,
-      `select id, owner, type, ttl, rdata, owner_key from records
+      withinOctets(`select id, owner, type, ttl, rdata, owner_key from records
         where zone_id = $1 and (owner_key, type, id) > ($2, $3, $4) ${candidatesOf(zone, wanted, search.type, values)}
-        order by owner_key, type, id limit $5`,
+        order by owner_key, type, id limit $5`),
       values.all,
       { rowMode: "array" },
     );
     for (const [id, owner, type, ttl, rdata, ownerKey] of rows) {
       after = { ownerKey, type, id };
       const record = recordOf([id, owner, type, ttl, rdata]);
-      if (isMatch(record, zone.apex, wanted)) records.push(record);
-      if (records.length === search.limit) return { records, next: after };
+      if (isMatch(record, zone.apex, wanted)) {
+        records.push(record);
+        octets += rdata.length;
+      }
+      if (records.length === search.limit || octets > PAGE_OCTETS) return { records, next: after };
     }
-    if (rows.length < size) return { records, next: undefined };
+    const found = rows[0]?.[FOUND] ?? 0;
+    if (found < size && rows.length === found) return { records, next: undefined };
   }
 }
 
@@ -73,7 +78,8 @@ export async function countRecordTypes(db: Db, zoneId: number): Promise<{ type: 
 
 const NO_OCTETS = Buffer.alloc(0);
 
-type PlacedRow = readonly [...RecordRow, ownerKey: Buffer];
+/** Where a row says how many its page had. */
+const FOUND = 6;
 
 function isMatch({ owner, type, rdata }: StoredRecord, apex: DomainName, wanted: string): boolean {
   if (wanted === "" || formatRelative(owner, apex).toLowerCase().includes(wanted)) return true;

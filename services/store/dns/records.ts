@@ -13,6 +13,22 @@ export function recordOf([id, owner, type, ttl, rdata]: RecordRow): StoredRecord
 
 /** Rows of one query: few enough that nobody waits long for their reading. */
 const PAGE = 2_000;
+/** And octets of their data, but for the last one's: a record may have 64,000, and is shown with several characters for each. */
+export const PAGE_OCTETS = 2 ** 20;
+
+/**
+ * A page of records that ends early where they have so much data. Each row says how many the page had.
+ * @param page gives id, owner, type, ttl, rdata and owner_key, in canonical order
+ */
+export function withinOctets(page: string): string {
+  return `select id, owner, type, ttl, rdata, owner_key, found from (
+      select *, count(*) over () as found,
+             sum(octet_length(rdata)) over (order by owner_key, type, id) - octet_length(rdata) as before from (${page}) page
+    ) placed where before <= ${PAGE_OCTETS} order by owner_key, type, id`;
+}
+
+/** A row of such a page. */
+export type PlacedRow = readonly [...RecordRow, ownerKey: Buffer, found: number];
 
 /** All records of a zone (its SOA is none of them), in canonical order of names, then by type and age. */
 export async function readAllRecords(db: Db, zoneId: number): Promise<StoredRecord[]> {
@@ -28,8 +44,8 @@ export async function* recordPages(db: Db, zoneId: number): AsyncGenerator<Store
   for (;;) {
     const rows: PlacedRow[] = await queryRows<PlacedRow>(
       db,
-      `select id, owner, type, ttl, rdata, owner_key from records
-        where zone_id = $1 and (owner_key, type, id) > ($2, $3, $4) order by owner_key, type, id limit ${PAGE}`,
+      withinOctets(`select id, owner, type, ttl, rdata, owner_key from records
+        where zone_id = $1 and (owner_key, type, id) > ($2, $3, $4) order by owner_key, type, id limit ${PAGE}`),
       [zoneId, ...after],
       { name: "record-pages", rowMode: "array" },
     );
@@ -43,14 +59,14 @@ export async function* recordPages(db: Db, zoneId: number): AsyncGenerator<Store
       page.push(last);
     }
     if (page.length > 0) yield page;
-    if (rows.length < PAGE) return;
-    const [id, , type, , , ownerKey] = rows.at(-1)!;
+    const [id, , type, , , ownerKey, found] = rows.at(-1) ?? NO_ROW;
+    if (found < PAGE && rows.length === found) return;
     after = [ownerKey, type, id];
   }
 }
 
 type RecordPlace = readonly [ownerKey: Buffer, type: number, id: number];
-type PlacedRow = readonly [...RecordRow, ownerKey: Buffer];
+const NO_ROW: PlacedRow = [0, Buffer.alloc(0), 0, 0, Buffer.alloc(0), Buffer.alloc(0), 0];
 
 /** The same records in parts that hold whole names. */
 export async function* wholeNames(pages: AsyncIterable<StoredRecord[]>): AsyncGenerator<StoredRecord[]> {
