@@ -361,6 +361,12 @@ test("a destination is held, released and retried by an operator", async () => {
   await new Promise((resolve) => setTimeout(resolve, 1_500));
   expect(await stack.inbox("h@held.example.net")).toEqual([]);
   expect(await eventually(queue, (found) => found?.due === 1)).toMatchObject({ waiting: 1, held: true });
+  // One that nothing waits for is behind all others, and is to be seen whatever the limit.
+  await root("POST", "/queues/nobody.example.net/hold");
+  const few = (await root("GET", "/queues?limit=1")).body;
+  expect(few).toMatchObject({ waiting: 1, held: 2 });
+  expect(few.queues.at(-1)).toMatchObject({ destination: "nobody.example.net", waiting: 0, held: true });
+  await root("POST", "/queues/nobody.example.net/release");
   await root("POST", "/queues/held.example.net/release");
   await eventually(
     () => stack.inbox("h@held.example.net"),

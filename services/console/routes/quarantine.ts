@@ -3,6 +3,7 @@ import { z } from "zod";
 import { ok, refuse } from "../../core/result.ts";
 import { RawReply } from "../../platform/http/endpoint.ts";
 import {
+  countInbound,
   dropQuarantined,
   listQuarantine,
   readQuarantined,
@@ -44,7 +45,7 @@ const reading: MakeConsoleEndpoints = ({ db }) => [
       limit: pageLimit,
       before: z.int().min(1).optional().meta({ description: "only messages with a lower id" }),
     }),
-    reply: z.object({ quarantine: z.array(message) }),
+    reply: z.object({ quarantine: z.array(message), total: z.int() }),
     act: async ({ fields }) => {
       const found = await listQuarantine(db, fields);
       const quarantine = found.map(({ mailFrom, clientAddress, deliveryId, feedbackAddress, ...rest }) => ({
@@ -59,7 +60,8 @@ const reading: MakeConsoleEndpoints = ({ db }) => [
         received: rest.receivedAt.toISOString(),
         quarantined: rest.quarantinedAt.toISOString(),
       }));
-      return ok({ quarantine });
+      const { quarantined: total } = await countInbound(db);
+      return ok({ quarantine, total });
     },
   }),
   consoleEndpoint({

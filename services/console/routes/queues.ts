@@ -52,13 +52,14 @@ export const makeQueueEndpoints: MakeConsoleEndpoints = ({ db }) => {
     consoleEndpoint({
       method: "GET",
       path: "/queues",
-      summary: "What waits, by destination, the longest queue first",
+      summary: "What waits, by destination, the longest queue first, and all that are held; and in all",
       authorise: areaOf(),
       fields: z.object({ limit: pageLimit }),
-      reply: z.object({ queues: z.array(queueJson) }),
+      reply: z.object({ queues: z.array(queueJson), waiting: z.int(), held: z.int() }),
       act: async ({ fields: { limit } }) => {
-        const queues = await listDestinationQueues(db, limit);
+        const { queues, waiting, held } = await listDestinationQueues(db, limit);
         return ok({
+          ...{ waiting, held },
           queues: queues.map(({ oldest, lastError, ...queue }) => ({
             ...queue,
             oldest: oldest?.toISOString() ?? null,

@@ -20,14 +20,23 @@ export interface DestinationQueue {
   readonly lastError: string | null;
 }
 
-/** Destinations with something queued, and held ones, those with the most first. */
-export async function listDestinationQueues(db: Db, limit: number): Promise<DestinationQueue[]> {
+/** The queues of destinations, and what they come to together. */
+export interface DestinationQueues {
+  readonly queues: readonly DestinationQueue[];
+  /** Recipients, of all destinations. */
+  readonly waiting: number;
+  /** Destinations. */
+  readonly held: number;
+}
+
+/** Destinations with something queued, those with the most first, up to a limit; and all that are held. */
+export async function listDestinationQueues(db: Db, limit: number): Promise<DestinationQueues> {
   const queues = new Map((await readQueues(db)).map((queue) => [queue.destination, queue]));
   const held = new Set(await listHeldDestinations(db));
   const listed = [...new Set([...queues.keys(), ...held])]
     .map((destination) => ({ destination, waiting: queues.get(destination)?.waiting ?? 0 }))
     .sort((one, other) => other.waiting - one.waiting || (one.destination < other.destination ? -1 : 1))
-    .slice(0, limit);
+    .filter(({ destination }, place) => place < limit || held.has(destination));
   const backOffs = await queryRows<{ destination: string; reason: string }>(
     db,
     `select distinct on (destination) destination, reason from destination_backoffs where destination = any($1::text[])
@@ -35,11 +44,15 @@ export async function listDestinationQueues(db: Db, limit: number): Promise<Dest
     [listed.map(({ destination }) => destination)],
   );
   const reasons = new Map(backOffs.map(({ destination, reason }) => [destination, reason]));
-  return listed.map(({ destination, waiting }) => {
-    const { due = 0, oldest = null, reply = null } = queues.get(destination) ?? {};
-    const lastError = reasons.get(destination) ?? reply;
-    return { destination, waiting, due, held: held.has(destination), oldest, lastError };
-  });
+  return {
+    queues: listed.map(({ destination, waiting }) => {
+      const { due = 0, oldest = null, reply = null } = queues.get(destination) ?? {};
+      const lastError = reasons.get(destination) ?? reply;
+      return { destination, waiting, due, held: held.has(destination), oldest, lastError };
+    }),
+    waiting: [...queues.values()].reduce((sum, { waiting }) => sum + waiting, 0),
+    held: held.size,
+  };
 }
 
 interface QueuedFor {

@@ -4,7 +4,6 @@ import { formatNumber } from "../format.ts";
 import { texts } from "../texts.ts";
 import type { DnsStatistics } from "./dns-statistics.ts";
 import { QueriesChart } from "./dns-statistics-page.tsx";
-import type { Queue } from "./queue.ts";
 
 const REFRESH_MS = 10_000;
 
@@ -12,19 +11,17 @@ const REFRESH_MS = 10_000;
 export function OperatorOverview() {
   const { overview: words } = texts().operator;
   const dns = useFetched<DnsStatistics>("/dns_statistics", REFRESH_MS);
-  const queues = useFetched<{ queues: Queue[] }>("/queues", REFRESH_MS);
-  const quarantine = useFetched<{ quarantine: unknown[] }>("/quarantine", REFRESH_MS);
+  const queues = useFetched<{ waiting: number; held: number }>("/queues?limit=1", REFRESH_MS);
+  const quarantine = useFetched<{ total: number }>("/quarantine?limit=1", REFRESH_MS);
   const resellers = useFetched<{ resellers: unknown[] }>("/resellers");
   const instances = useFetched<{ instances: unknown[] }>("/instances");
-  const waiting = queues.value?.queues.reduce((sum, queue) => sum + queue.waiting, 0);
-  const held = queues.value?.queues.filter((queue) => queue.held).length;
   return (
     <Page title={words.title}>
       <div class="tiles">
         <Tile label={words.queriesPerSecond} value={dns.value?.queries_per_second} href="/operator/dns" digits={1} />
-        <Tile label={words.waiting} value={waiting} href="/operator/queues" />
-        <Tile label={words.held} value={held} href="/operator/queues" />
-        <Tile label={words.quarantined} value={quarantine.value?.quarantine.length} href="/operator/quarantine" />
+        <Tile label={words.waiting} value={queues.value?.waiting} href="/operator/queues" />
+        <Tile label={words.held} value={queues.value?.held} href="/operator/queues" />
+        <Tile label={words.quarantined} value={quarantine.value?.total} href="/operator/quarantine" />
         <Tile label={words.resellers} value={resellers.value?.resellers.length} href="/operator/resellers" />
         <Tile label={words.instances} value={instances.value?.instances.length} href="/operator/instances" />
       </div>
