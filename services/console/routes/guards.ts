@@ -112,7 +112,8 @@ const limitEndpoints: MakeConsoleEndpoints = (context) => {
       reply: guardJson,
       act: ({ caller, params, fields: { scope, subject } }) =>
         withInstance(context, caller, params.name, async (instance) => {
-          const removed = await removeSendingLimit(db, instance.id, { scope, subject });
+          const named = { scope, subject: readLimitSubject(scope, subject) ?? subject };
+          const removed = await removeSendingLimit(db, instance.id, named);
           return removed ? ok(await readGuard(db, instance, clock.nowMs())) : refuse(problem("no-such-limit"));
         }),
     }),

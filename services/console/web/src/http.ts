@@ -47,7 +47,7 @@ export function useCredentials(csrf: string, signedOut: () => void): void {
 /**
  * Asks the console's HTTP.
  * @param path below `/admin/v1`, its segments percent-encoded (see `pathOf`)
- * @returns the parsed body (text where the answer is no JSON), or the problem; never throws but for an abort
+ * @returns the parsed body (text where the answer is no JSON, octets of a message), or the problem; never throws but for an abort
  */
 export async function request<T>(method: Method, path: string, options: RequestOptions = {}): Promise<Answer<T>> {
   const headers: Record<string, string> = { Accept: "application/json, application/problem+json" };
@@ -90,8 +90,11 @@ export function queryOf(values: Readonly<Record<string, string | number | boolea
 }
 
 async function readBody(response: Response): Promise<unknown> {
+  const type = response.headers.get("Content-Type") ?? "";
+  // Each part of a message has a charset of its own.
+  if (type.startsWith("message/rfc822")) return new Uint8Array(await response.arrayBuffer());
   const text = await response.text();
-  if (!response.headers.get("Content-Type")?.includes("json")) return text;
+  if (!type.includes("json")) return text;
   try {
     return JSON.parse(text);
   } catch {

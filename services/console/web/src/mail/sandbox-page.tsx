@@ -11,6 +11,7 @@ import { useEvery, useFetched, usePages } from "../fetched.ts";
 import { formatTime } from "../format.ts";
 import { pathOf, queryOf } from "../http.ts";
 import { texts } from "../texts.ts";
+import { sourceText } from "./source-text.ts";
 
 interface SandboxMessage {
   readonly id: number;
@@ -82,11 +83,11 @@ export function SandboxPage() {
 }
 
 function SourceDialog({ message, close }: { readonly message: SandboxMessage; readonly close: () => void }) {
-  const source = useFetched<string>(`/sandbox/messages${pathOf(message.id)}`);
+  const source = useFetched<Uint8Array>(`/sandbox/messages${pathOf(message.id)}`);
   return (
     <Dialog title={message.subject} onClose={close} wide>
       <div class="dialog-body">
-        <Loaded of={source}>{(octets) => <CopyBlock label={message.to} text={octets} />}</Loaded>
+        <Loaded of={source}>{(octets) => <CopyBlock label={message.to} text={sourceText(octets)} />}</Loaded>
       </div>
     </Dialog>
   );

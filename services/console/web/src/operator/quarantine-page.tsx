@@ -9,6 +9,7 @@ import { showToast } from "../components/toasts.tsx";
 import { useFetched, usePages } from "../fetched.ts";
 import { formatOctets, formatTime } from "../format.ts";
 import { pathOf, queryOf, request } from "../http.ts";
+import { sourceText } from "../mail/source-text.ts";
 import { texts } from "../texts.ts";
 
 interface QuarantinedMessage {
@@ -80,11 +81,11 @@ interface SourceDialogProps {
 }
 
 function SourceDialog({ message, onClose }: SourceDialogProps) {
-  const source = useFetched<string>(pathOf("quarantine", message.id));
+  const source = useFetched<Uint8Array>(pathOf("quarantine", message.id));
   return (
     <Dialog title={message.problem} onClose={onClose} wide>
       <div class="dialog-body">
-        <Loaded of={source}>{(octets) => <CopyBlock label={message.from || "<>"} text={octets} />}</Loaded>
+        <Loaded of={source}>{(octets) => <CopyBlock label={message.from || "<>"} text={sourceText(octets)} />}</Loaded>
       </div>
     </Dialog>
   );

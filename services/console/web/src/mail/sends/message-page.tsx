@@ -8,6 +8,7 @@ import { formatOctets } from "../../format.ts";
 import { texts } from "../../texts.ts";
 import { instancePath, mailPage } from "../addresses.ts";
 import { MessageFrame } from "../message-frame.tsx";
+import { sourceText } from "../source-text.ts";
 import "../mail.css";
 import { type ReadableMessage, readMessage } from "./read-message.ts";
 
@@ -20,7 +21,7 @@ interface MessagePageProps {
 /** The archived message that a recipient got, drawn without script or remote content, or as its octets. */
 export function MessagePage({ instance, eeid, email }: MessagePageProps) {
   const words = texts().mail.sends;
-  const source = useFetched<string>(instancePath(instance, "messages", eeid, email));
+  const source = useFetched<Uint8Array>(instancePath(instance, "messages", eeid, email));
   return (
     <Page
       title={email}
@@ -34,7 +35,7 @@ export function MessagePage({ instance, eeid, email }: MessagePageProps) {
   );
 }
 
-function Message({ source }: { readonly source: string }) {
+function Message({ source }: { readonly source: Uint8Array }) {
   const words = texts().mail.sends;
   const [view, setView] = useState("message");
   const [message, setMessage] = useState<ReadableMessage>();
@@ -58,7 +59,7 @@ function Message({ source }: { readonly source: string }) {
         </select>
         <span class="hint">{words.safeHint}</span>
       </div>
-      {view === "source" && <CopyBlock label={words.source} text={source} />}
+      {view === "source" && <CopyBlock label={words.source} text={sourceText(source)} />}
       {view === "message" && (message ? <Read message={message} /> : <Skeleton />)}
     </>
   );

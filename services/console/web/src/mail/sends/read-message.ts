@@ -12,7 +12,7 @@ export interface ReadableMessage {
 const SHOWN_HEADERS = ["from", "to", "cc", "reply-to", "subject", "date"];
 
 /** Takes a message (RFC 5322) apart. Images that it carries itself are put in their places; others stay remote. */
-export async function readMessage(source: string): Promise<ReadableMessage> {
+export async function readMessage(source: Uint8Array): Promise<ReadableMessage> {
   const message = await PostalMime.parse(source, { attachmentEncoding: "base64" });
   const embedded = new Map(
     message.attachments.flatMap(({ contentId, mimeType, content }) =>
