@@ -1,9 +1,12 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { Counts } from "../core/counts.ts";
 import type { ZoneFileSize } from "../core/dns/zone-file/size.ts";
 import type { ZoneBounds } from "../core/dns/zone-file/zone-file.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
+import type { Place } from "../platform/http/endpoint.ts";
 import { TakesLong } from "../platform/http/large-requests.ts";
+import type { ZoneSize } from "../store/dns/zone-usage.ts";
 
 /** What a zone file may come to here, where others wait beside it; the operator's command knows no bounds. */
 export const ZONE_FILE_BOUNDS: ZoneBounds = { records: 1_250_000, octets: 128 * 2 ** 20 };
@@ -59,8 +62,22 @@ export function weightOfPage(octets: number): number {
 const LEAST_RECORD_OCTETS = 24;
 
 /** Octets of memory that a whole zone takes as it is. */
-export function weightOfZone({ records, octets }: { readonly records: number; readonly octets: number }): number {
+export function weightOfZone({ records, octets }: ZoneSize): number {
   return records * OCTETS_A_RECORD + octets * COPIES;
+}
+
+/** That of small work. */
+const NO_PLACE: Place = { run: (work) => work(), leave: () => {} };
+
+/** Thrown before anything is changed by work that turns out to be large: it begins anew, in a place of its own. */
+class NeedsPlace extends Error {
+  /** In octets of memory. */
+  readonly weight: number;
+
+  constructor(weight: number) {
+    super();
+    this.weight = weight;
+  }
 }
 
 /** Whose work it is, and how much of it may be under way or wait at a time. */
@@ -89,6 +106,8 @@ interface Waiting {
  */
 export class LargeWork {
   readonly #budget: number;
+  /** Set for all that is done in a place: whoever waited there for another would wait for itself. */
+  readonly #inPlace = new AsyncLocalStorage<true>();
   #used = 0;
   /** By reseller and caller, in the order of their next turn. */
   readonly #queues = new Map<string, Map<string, Waiting[]>>();
@@ -99,9 +118,9 @@ export class LargeWork {
     this.#budget = budgetOctets;
   }
 
-  /** Waits for a place. @returns frees it, once; refused when the caller has too much large work here already */
-  async enter({ own, reseller }: Worker, weight: number): Promise<Result<() => void, Refusal>> {
-    if (weight < SMALL_OCTETS) return ok(() => {});
+  /** Waits for a place, unless it is asked for in one. @returns refused when the caller has too much large work here already */
+  async enter({ own, reseller }: Worker, weight: number): Promise<Result<Place, Refusal>> {
+    if (weight < SMALL_OCTETS || this.#inPlace.getStore()) return ok(NO_PLACE);
     const holders = weight < LARGE_OCTETS ? [] : own.key === reseller.key ? [own] : [own, reseller];
     const full = holders.find(({ key, mostLarge }) => this.#large.of(key) >= mostLarge);
     if (full) return refuse(full.tooMuch());
@@ -109,10 +128,13 @@ export class LargeWork {
     const share = Math.min(weight, this.#budget);
     if (this.#queues.size > 0 || !this.#hasRoom(share)) await this.#wait(reseller.key, own.key, share);
     else this.#used += share;
-    return ok(() => {
-      this.#used -= share;
-      for (const { key } of holders) this.#large.add(key, -1);
-      this.#letIn();
+    return ok({
+      run: (work) => this.#inPlace.run(true, work),
+      leave: () => {
+        this.#used -= share;
+        for (const { key } of holders) this.#large.add(key, -1);
+        this.#letIn();
+      },
     });
   }
 
@@ -121,9 +143,30 @@ export class LargeWork {
     const place = await this.enter(worker, weight);
     if (!place.ok) return place;
     try {
-      return await work();
+      return await place.value.run(work);
     } finally {
-      place.value();
+      place.value.leave();
+    }
+  }
+
+  /**
+   * Does work that may turn out to be large: then it begins anew, in a place of its own. Nothing that it holds, as a lock or a
+   * turn, is held while it waits for that.
+   * @param work asks `admitMuch` what it is about to read comes to, before it changes anything
+   */
+  async begin<T>(
+    findWorker: () => Promise<Worker>,
+    work: (admitMuch: (size: ZoneSize) => void) => Promise<Result<T, Refusal>>,
+  ): Promise<Result<T, Refusal>> {
+    const admitMuch = (size: ZoneSize) => {
+      const weight = weightOfZone(size);
+      if (weight >= SMALL_OCTETS && !this.#inPlace.getStore()) throw new NeedsPlace(weight);
+    };
+    try {
+      return await work(admitMuch);
+    } catch (error) {
+      if (!(error instanceof NeedsPlace)) throw error;
+      return this.run(await findWorker(), error.weight, () => work(admitMuch));
     }
   }
 
@@ -161,8 +204,8 @@ export class LargeWork {
 /** Where large work has a thread of its own, and this is not it. */
 export class SmallWork extends LargeWork {
   /** @throws TakesLong of what is not small */
-  override enter(_worker: Worker, weight: number): Promise<Result<() => void, Refusal>> {
-    return weight < SMALL_OCTETS ? Promise.resolve(ok(() => {})) : Promise.reject(new TakesLong());
+  override enter(_worker: Worker, weight: number): Promise<Result<Place, Refusal>> {
+    return weight < SMALL_OCTETS ? Promise.resolve(ok(NO_PLACE)) : Promise.reject(new TakesLong());
   }
 
   /** @throws TakesLong of what is not small */

@@ -47,26 +47,18 @@ export async function changeAndAnnounce<Changed extends Pick<ZoneChanged, "zone"
   if (!target.ok) return target;
   const { keyRing, clock, together, largeWork } = context;
   const { scope, apex, actor, token } = target.value;
-  let leave: (() => void) | undefined;
-  const admitMuch = async (size: ZoneSize) => {
-    if (leave) return undefined;
-    const place = await largeWork.enter(await context.quotas.workerOf(caller), weightOfZone(size));
-    if (!place.ok) return place.error;
-    leave = place.value;
-    return undefined;
-  };
-  try {
-    const changed = await context.zoneTurns.run(turnOf(target.value), () =>
-      change(
-        { scope, apex, domain, actor, token, together, admitMuch, signer: { keyRing, clock } },
-        new Date(clock.nowMs()),
+  const changed = await largeWork.begin(
+    () => context.quotas.workerOf(caller),
+    (admitMuch) =>
+      context.zoneTurns.run(turnOf(target.value), () =>
+        change(
+          { scope, apex, domain, actor, token, together, admitMuch, signer: { keyRing, clock } },
+          new Date(clock.nowMs()),
+        ),
       ),
-    );
-    if (changed.ok) context.announcer.announce([changed.value.zone.id]);
-    return changed;
-  } finally {
-    leave?.();
-  }
+  );
+  if (changed.ok) context.announcer.announce([changed.value.zone.id]);
+  return changed;
 }
 
 /** As {@link changeAndAnnounce}, of what goes over the whole zone. */

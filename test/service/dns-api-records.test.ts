@@ -440,6 +440,9 @@ test("a zone of many records is listed whole and in order", async () => {
   const listed = await list();
   expect(listed).toHaveLength(12_001);
   expect(listed.find(({ name }) => name === "h11999")?.rr_id).toBe(body.created[11_999]);
+  // A large body about many records is one large work, and waits for no second place.
+  expect((await batch({ delete: body.created })).body).toMatchObject({ serial: 24_001 });
+  expect(await list()).toHaveLength(1);
 });
 
 test("records with much data are listed in their order, all of them, in pages of fewer", async () => {

@@ -46,7 +46,7 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
       warnings: warnings.unwrap(),
     }),
     admit: async (caller, octets, headers) => {
-      if (!isBatch(headers)) return ok(() => {});
+      if (!isBatch(headers)) return context.largeWork.enter(await context.quotas.workerOf(caller), 0);
       if (octets > MOST_BATCH_SHOWN_OCTETS) return refuse({ kind: "too-large" });
       return context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets));
     },
@@ -57,9 +57,11 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
       const target = { ...named.value, signer: { keyRing, clock }, quotas: "look" as const };
       if (!(await findZone(db, target.scope, target.apex))) return refuse(zoneDoesNotExist(domain));
       const now = new Date(clock.nowMs());
-      // A batch has its place already.
       const looked = isBatch(headers)
-        ? await changeByBatch(context, target, text, now)
+        ? await context.largeWork.begin(
+            () => context.quotas.workerOf(caller),
+            (admitMuch) => changeByBatch(context, { ...target, admitMuch }, text, now),
+          )
         : await replaceInPlace(context, caller, { target, text, now });
       const preview = looked.ok ? previewOf(looked.value) : looked;
       return preview.ok ? replyPreview(preview.value, sharer, headers) : preview;
@@ -103,7 +105,10 @@ async function replaceInPlace(
 ): Promise<Result<ZoneFileApplied, Refusal>> {
   const size = await measureReplacement(db, target, text);
   if (!size.ok) return size;
-  return largeWork.run(await quotas.workerOf(caller), weightOfFile(text, size.value), () =>
+  const usage = await readZoneUsage(db, target.scope, target.apex);
+  if (!usage) return refuse(zoneDoesNotExist(target.domain));
+  const weight = weightOfFile(text, size.value) + weightOfZone(usage);
+  return largeWork.run(await quotas.workerOf(caller), weight, () =>
     replaceZone(db, target, { text, bounds: ZONE_FILE_BOUNDS }, now),
   );
 }

@@ -4,11 +4,12 @@ import { measureReplacement } from "../../operations/dns/zone-file-size.ts";
 import { replaceZone, zoneFilePieces } from "../../operations/dns/zone-files.ts";
 import { streamedReply } from "../../platform/http/streamed-reply.ts";
 import { measureHistory, readHistory } from "../../store/dns/zone-history.ts";
+import { readZoneUsage } from "../../store/dns/zone-usage.ts";
 import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { streamInSnapshot } from "../../store/transactions.ts";
 import { dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { replyHistory } from "../history-json.ts";
-import { weightOfFile, weightOfPage, ZONE_FILE_BOUNDS } from "../large-work.ts";
+import { weightOfFile, weightOfPage, weightOfZone, ZONE_FILE_BOUNDS } from "../large-work.ts";
 import { recordReply } from "../record-json.ts";
 import { domainParam, serial, warnings, withWarnings } from "../schemas.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
@@ -57,8 +58,11 @@ const masterFiles: MakeEndpoints = (context) => [
       const size = await measureReplacement(context.db, named.value, text);
       if (!size.ok) return size;
       const file = { text, bounds: ZONE_FILE_BOUNDS };
+      const usage = await readZoneUsage(context.db, named.value.scope, named.value.apex);
+      if (!usage) return refuse(zoneDoesNotExist(params.domain));
       const worker = await context.quotas.workerOf(caller);
-      const replaced = await context.largeWork.run(worker, weightOfFile(text, size.value), () =>
+      const weight = weightOfFile(text, size.value) + weightOfZone(usage);
+      const replaced = await context.largeWork.run(worker, weight, () =>
         changeAndAnnounce(context, caller, params.domain, (target, now) => replaceZone(context.db, target, file, now)),
       );
       if (!replaced.ok) return replaced;

@@ -55,8 +55,8 @@ export interface ZoneTarget {
   readonly quotas?: QuotaMode;
   /** Reads and writes small changes together with others that come at the same time; each by itself when absent. */
   readonly together?: TogetherChanges;
-  /** Asked before much is read at the names of a change: waits for the turn of so much. Throws where that is not to happen here. */
-  readonly admitMuch?: (size: ZoneSize) => Promise<Refusal | undefined>;
+  /** Asked before much is read at the names of a change. Throws where that is not to happen here and now. */
+  readonly admitMuch?: (size: ZoneSize) => void;
   /** Asked under the zone's lock, before all of the zone is gone over. Throws where that is not to happen here. */
   readonly admitWhole?: (zone: ZoneSize) => void;
 }

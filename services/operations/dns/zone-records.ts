@@ -44,9 +44,7 @@ export function changeRecords(
   const names = knownNames(target.apex, edits.creations, edits.modifications);
   const ids = [...edits.deletionIds, ...edits.modifications.map(({ id }) => id)];
   return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
-    const read = await excerptFor(on, target, names, ids);
-    if (!read.ok) return read;
-    const excerpt = read.value;
+    const excerpt = await excerptFor(on, target, names, ids);
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
     if (edits.atSerial !== undefined && edits.atSerial !== excerpt.zone.soa.serial) {
       return refuse(conflict("zone-changed", { domain: target.domain, serial: excerpt.zone.soa.serial }));
@@ -83,31 +81,29 @@ export function changeRrsets(
   const owners = changes.map(({ owner }) => owner);
   const all = [...new Map([...names, ...owners].map((name) => [name.key, name])).values()];
   return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
-    const read = await excerptFor(on, target, all, []);
-    if (!read.ok) return read;
-    const excerpt = read.value;
+    const excerpt = await excerptFor(on, target, all, []);
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
     const edits = editsOfRrsets(excerpt.records, changes);
     return edits.ok ? planEdits(on, { ...excerpt, names: all }, { edits: edits.value, now, soa }) : edits;
   });
 }
 
-/** Outside of a transaction a small one is read together with others; a large one waits for its turn. */
+/** Outside of a transaction a small one is read together with others. */
 async function excerptFor(
   on: Db,
   target: ZoneTarget,
   names: readonly DomainName[],
   ids: readonly number[],
-): Promise<Result<ZoneExcerpt | undefined, Refusal>> {
+): Promise<ZoneExcerpt | undefined> {
   const { apex, scope } = target;
   const ask = { apex, scope, names, ids };
   const isTogether = target.together?.takes(ask) && !on.isTransaction;
   const together = isTogether ? await target.together?.read(ask) : "large";
-  if (together !== "large") return ok(together);
+  if (together !== "large") return together;
   const excerpt = await readExcerpt(on, ask);
-  if (excerpt !== "large") return ok(excerpt);
-  const refusal = await target.admitMuch?.(await measureExcerpt(on, ask));
-  return refusal ? refuse(refusal) : ok(await readLargeExcerpt(on, ask));
+  if (excerpt !== "large") return excerpt;
+  target.admitMuch?.(await measureExcerpt(on, ask));
+  return readLargeExcerpt(on, ask);
 }
 
 /** What edits of a zone come to, by what it has at the names that they are about. */

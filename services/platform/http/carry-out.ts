@@ -48,14 +48,18 @@ export async function carryOut<Caller>(
   const { caller, sharer, headers, clientAddress, body } = asked;
   const place = await declared.admit?.(caller, body.length, headers);
   if (place && !place.ok) return place;
-  try {
+  const act = async () => {
     const input = judgeInput(declared, dialect, asked);
     if (!input.ok) return input;
     const { params, fields, text } = input.value;
     const whose = { caller, sharer, headers, clientAddress, aside, incoming: incoming as IncomingMessage };
-    return await declared.act({ ...whose, params, fields, text });
+    return declared.act({ ...whose, params, fields, text });
+  };
+  if (!place) return act();
+  try {
+    return await place.value.run(act);
   } finally {
-    place?.value();
+    place.value.leave();
   }
 }
 

@@ -14,6 +14,14 @@ export interface Sharer {
   readonly group: string;
 }
 
+/** Where work is done whose memory matters. */
+export interface Place {
+  /** Does the work there. */
+  run<T>(work: () => Promise<T>): Promise<T>;
+  /** Once. */
+  leave(): void;
+}
+
 /** What an operation is handed: parsed, validated, authorised. */
 export interface Request<Caller, Params, Fields> {
   readonly caller: Caller;
@@ -83,13 +91,13 @@ export interface Endpoint<
   readonly replyType?: string;
   /**
    * Waits for a place to work on a body, before it is parsed: what a large one of JSON becomes takes ten times its octets.
-   * What it gives back frees the place, when the answer is made.
+   * It is left when the answer is made.
    */
   readonly admit?: (
     caller: Caller,
     bodyOctets: number,
     headers: IncomingHttpHeaders,
-  ) => Promise<Result<() => void, Refusal>>;
+  ) => Promise<Result<Place, Refusal>>;
   /** Who may; undefined lets the caller pass. */
   readonly authorise?: (caller: Caller) => Refusal | undefined;
   act(

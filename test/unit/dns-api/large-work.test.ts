@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import { unacceptable } from "../../../services/core/refusal.ts";
 import { LargeWork, type Worker, type WorkHolder } from "../../../services/dns-api/large-work.ts";
+import { FairTurns } from "../../../services/platform/fair-turns.ts";
 
 const MIB = 2 ** 20;
 const holder = (key: string, mostLarge = 9): WorkHolder => ({
@@ -102,4 +103,46 @@ it("refuses a caller more large works than it may have under way or waiting, and
   const again = startWork(largeWork, "a", 32 * MIB, log, 2);
   again.end();
   expect(await again.done).toEqual({ ok: true, value: "a" });
+});
+
+it("begins work anew in a place when it turns out to be large, and lets it in without another place there", async () => {
+  const largeWork = new LargeWork(1);
+  const steps: string[] = [];
+  const findWorker = () => Promise.resolve(worker("one"));
+  const outcome = await largeWork.begin(findWorker, async (admitMuch) => {
+    steps.push("begun");
+    admitMuch({ records: 100_000, octets: 0 });
+    steps.push("admitted");
+    // As what is done for it may be large work too.
+    return largeWork.run(worker("one"), 100 * MIB, () => Promise.resolve({ ok: true, value: "done" } as const));
+  });
+  expect(outcome).toEqual({ ok: true, value: "done" });
+  expect(steps).toEqual(["begun", "begun", "admitted"]);
+  const small = await largeWork.begin(findWorker, async (admitMuch) => {
+    admitMuch({ records: 10, octets: 100 });
+    return { ok: true, value: "small" } as const;
+  });
+  expect(small).toEqual({ ok: true, value: "small" });
+});
+
+it("holds no turn of a zone while work waits for its place", async () => {
+  const largeWork = new LargeWork(1);
+  const turns = new FairTurns({ atOnce: 9, perClient: 1 });
+  const findWorker = () => Promise.resolve(worker("one"));
+  const inTurn = <T>(work: () => Promise<T>) => turns.run("zone", work);
+  const done = { ok: true, value: "done" } as const;
+  let goOn = () => {};
+  const reading = new Promise<void>((resolve) => (goOn = resolve));
+  // One is in its place and waits for the zone's turn, which the other has until it knows that it needs a place.
+  const second = largeWork.begin(findWorker, (admitMuch) =>
+    inTurn(async () => {
+      await reading;
+      admitMuch({ records: 100_000, octets: 0 });
+      return done;
+    }),
+  );
+  const first = largeWork.run(worker("one"), 100 * MIB, () => inTurn(() => Promise.resolve(done)));
+  await settle();
+  goOn();
+  expect(await Promise.all([first, second])).toEqual([done, done]);
 });
