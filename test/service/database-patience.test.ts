@@ -113,7 +113,7 @@ test("a database that is read-only is said to be", async () => {
 });
 
 test("a pool that has no connection in time says so in our words", async () => {
-  const db = openDb(database.url, { connections: 1, name: "test", patienceMs: -4_900 });
+  const db = openDb(database.url, { connections: 1, name: "test", patienceMs: -3_000 });
   try {
     await db.transaction(async () => {
       const error = await errorOf(queryRows(db, "select 1"));

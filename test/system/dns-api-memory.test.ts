@@ -158,4 +158,20 @@ describe.skipIf(process.platform !== "linux")("the memory of the DNS API's proce
     },
     300_000,
   );
+
+  it("does large batches about many records, several of one zone at once, and goes on with others", async () => {
+    const path = (company: number) => `/rr/${zoneOf(company)}/batch`;
+    const create = Array.from({ length: 20_000 }, (_, index) => ({ name: `h${index}`, type: "A", value: "192.0.2.1" }));
+    const made = await asReseller("POST", path(1), { create });
+    const ids: number[] = made.body.created;
+    const halves = [ids.slice(0, 10_000), ids.slice(10_000)].map((half) => JSON.stringify({ delete: half }));
+    // Bodies of more than 105 kB are large by themselves.
+    const [wide, narrow] = halves.map((text, index) => (index === 0 ? text.padEnd(200_000) : text)) as [string, string];
+    const deleted = await Promise.all([
+      sendFile(keyOf(1), "POST", path(1), wide, "application/json"),
+      sendFile(keyOf(1), "POST", path(1), narrow, "application/json"),
+      sendFile(keyOf(2), "POST", path(2), JSON.stringify({ create }), "application/json"),
+    ]);
+    expect(deleted).toEqual([200, 200, 200]);
+  }, 120_000);
 });
