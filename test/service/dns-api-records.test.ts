@@ -457,6 +457,7 @@ test("records with much data are listed in their order, all of them, in pages of
   await make({ name: "u", type: "A", value: "192.0.2.1" });
   // 3 MB of data, where a page has one.
   expect((await list()).map(({ name }) => name)).toEqual([
+    "@",
     ...Array.from({ length: 60 }, (_, index) => `t${100 + index}`),
     "u",
   ]);

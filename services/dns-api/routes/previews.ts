@@ -57,12 +57,7 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
       const target = { ...named.value, signer: { keyRing, clock }, quotas: "look" as const };
       if (!(await findZone(db, target.scope, target.apex))) return refuse(zoneDoesNotExist(domain));
       const now = new Date(clock.nowMs());
-      const looked = isBatch(headers)
-        ? await context.largeWork.begin(
-            () => context.quotas.workerOf(caller),
-            (admitMuch) => changeByBatch(context, { ...target, admitMuch }, text, now),
-          )
-        : await replaceInPlace(context, caller, { target, text, now });
+      const looked = await (isBatch(headers) ? changeByBatch : replaceInPlace)(context, { caller, target, text, now });
       const preview = looked.ok ? previewOf(looked.value) : looked;
       return preview.ok ? replyPreview(preview.value, sharer, headers) : preview;
     },
@@ -98,10 +93,17 @@ function isBatch(headers: IncomingHttpHeaders): boolean {
   return /^application\/json\b/i.test(headers["content-type"] ?? "");
 }
 
+/** A change that is only to be looked at. */
+interface Look {
+  readonly caller: DnsCaller;
+  readonly target: ZoneTarget;
+  readonly text: string;
+  readonly now: Date;
+}
+
 async function replaceInPlace(
   { db, quotas, largeWork }: DnsApiContext,
-  caller: DnsCaller,
-  { target, text, now }: { readonly target: ZoneTarget; readonly text: string; readonly now: Date },
+  { caller, target, text, now }: Look,
 ): Promise<Result<ZoneFileApplied, Refusal>> {
   const size = await measureReplacement(db, target, text);
   if (!size.ok) return size;
@@ -115,14 +117,16 @@ async function replaceInPlace(
 
 async function changeByBatch(
   context: DnsApiContext,
-  target: ZoneTarget,
-  text: string,
-  now: Date,
+  { caller, target, text, now }: Look,
 ): Promise<Result<ZoneChanged, Refusal>> {
   const fields = readJson(text);
   if (!fields.ok) return fields;
   const edits = readBatch(context, fields.value, target.apex);
-  return edits.ok ? changeRecords(context.db, target, edits.value, now) : edits;
+  if (!edits.ok) return edits;
+  return context.largeWork.begin(
+    () => context.quotas.workerOf(caller),
+    (admitMuch) => changeRecords(context.db, { ...target, admitMuch }, edits.value, now),
+  );
 }
 
 function readJson(text: string): Result<z.output<typeof batchFields>, Refusal> {
