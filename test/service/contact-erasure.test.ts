@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSend, type Send } from "../../services/operations/mail/accept-sends.ts";
 import { eraseAddress, isNothing } from "../../services/operations/mail/contact-erasure.ts";
@@ -132,7 +132,10 @@ test("workers are told to look anew only of what is queued, or was changed", asy
   }
 });
 
-test("nobody is gone while a partition counts them still", async () => {
+const isSpread = inject("citusWorkers").length > 0;
+const skipNote = isSpread ? " (skipped: on Citus locks are waited for at the workers)" : "";
+
+test.skipIf(isSpread)(`nobody is gone while a partition counts them still${skipNote}`, async () => {
   const { db, north } = api;
   const gone = address("gone@counted.example.org");
   const { deliveries } = await send({ recipients: [gone.text, "stays@counted.example.org"], template: { html: "x" } });
