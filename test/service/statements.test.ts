@@ -29,7 +29,7 @@ const NAME_OF_TYPE: Readonly<Record<string, TypeName>> = {
 };
 
 /** The share of statements whose whole text stands in the code; the others are tried by what runs them. */
-const LEAST_COVERED = 0.84;
+const LEAST_COVERED = 0.85;
 
 const statements = findWrittenStatements();
 const covered = statements.filter(({ texts }) => texts.length > 0);

@@ -36,6 +36,12 @@ interface Place {
   readonly module: Module;
 }
 
+/** What names stand for where an expression is: constants around it, and what a function's parameters are given. */
+interface Scope {
+  readonly ancestors: readonly Node[];
+  readonly given?: ReadonlyMap<string, readonly string[]>;
+}
+
 const services = join(packageFolder, "services");
 const MOST_VARIANTS = 64;
 
@@ -84,7 +90,7 @@ class Module {
       const line = this.#source.slice(0, node.start).split("\n").length;
       found.push({
         at: `${relative(services, this.#path)}:${line}`,
-        texts: this.#textsOf(node.arguments[1], ancestors) ?? [],
+        texts: this.#textsOf(node.arguments[1], { ancestors }) ?? [],
         row,
         isTuple: this.#source.slice(node.start, node.end).includes('rowMode: "array"'),
       });
@@ -93,7 +99,7 @@ class Module {
   }
 
   /** Every text that an expression may have; undefined where that is known at a call alone. */
-  #textsOf(node: Node, ancestors: readonly Node[]): string[] | undefined {
+  #textsOf(node: Node, scope: Scope): string[] | undefined {
     switch (node.type) {
       case "Literal":
         return typeof node.value === "string" || typeof node.value === "number" ? [String(node.value)] : undefined;
@@ -102,31 +108,60 @@ class Module {
           (texts, quasi, index) => {
             const expression = node.expressions[index - 1];
             const between =
-              expression === undefined ? [""] : (oneRowOf(expression, texts) ?? this.#textsOf(expression, ancestors));
+              expression === undefined ? [""] : (oneRowOf(expression, texts) ?? this.#textsOf(expression, scope));
             const joined = texts && between?.flatMap((part) => texts.map((text) => text + part + quasi.value.cooked));
             return joined && joined.length <= MOST_VARIANTS ? joined : undefined;
           },
           [""],
         );
       case "ConditionalExpression": {
-        const [one, other] = [this.#textsOf(node.consequent, ancestors), this.#textsOf(node.alternate, ancestors)];
+        const [one, other] = [this.#textsOf(node.consequent, scope), this.#textsOf(node.alternate, scope)];
         return one && other && [...one, ...other];
       }
       case "TSAsExpression":
       case "TSSatisfiesExpression":
-        return this.#textsOf(node.expression, ancestors);
+        return this.#textsOf(node.expression, scope);
       case "Identifier": {
-        const local = localConstant(node.name, ancestors);
-        if (local) return this.#textsOf(local, ancestors);
+        const given = scope.given?.get(node.name);
+        if (given) return [...given];
+        const local = localConstant(node.name, scope.ancestors);
+        if (local) return this.#textsOf(local, scope);
         const place = this.valueNamed(node.name);
-        return place ? place.module.#textsOf(place.node, []) : undefined;
+        return place ? place.module.#textsOf(place.node, { ancestors: [] }) : undefined;
       }
       case "CallExpression":
         if (isNamed(node.callee, "onPresent")) return ["true", ofPresent(columnOf(node.arguments[1]), [1])];
-        return isNamed(node.callee, "own") ? [ownRowsOf(node.arguments)] : undefined;
+        return isNamed(node.callee, "own") ? [ownRowsOf(node.arguments)] : this.#textsOfCall(node, scope);
       default:
         return undefined;
     }
+  }
+
+  /** Of a function of texts that does no more than put them into another. */
+  #textsOfCall({ callee, arguments: args }: ESTree.CallExpression, scope: Scope): string[] | undefined {
+    const place = callee.type === "Identifier" ? this.functionNamed(callee.name) : undefined;
+    const composed = place && composedBy(place.node);
+    if (!composed) return undefined;
+    const given = new Map<string, readonly string[]>();
+    for (const [index, parameter] of composed.parameters.entries()) {
+      const argument = args[index];
+      const texts = argument
+        ? this.#textsOf(argument, scope)
+        : parameter.fallback && place.module.#textsOf(parameter.fallback, { ancestors: [] });
+      // What a condition asks alone need not be a text.
+      if (texts) given.set(parameter.name, texts);
+    }
+    return place.module.#textsOf(composed.text, { ancestors: [], given });
+  }
+
+  /** What a function's name stands for, here or where it is imported from. */
+  functionNamed(name: string): Place | undefined {
+    const declared = this.#declarations().find(
+      (node) => node.type === "FunctionDeclaration" && isNamed(node.id!, name),
+    );
+    if (declared) return { node: declared, module: this };
+    const from = this.#importOf(name);
+    return from ? from.module.functionNamed(from.name) : this.valueNamed(name);
   }
 
   /** What a constant of the module, or one that it imports, is initialised with. */
@@ -318,6 +353,27 @@ function returnedRow(call: Node, ancestors: readonly Node[]): Node | undefined {
   const [rows] = promised.typeArguments?.params ?? [];
   const list = rows?.type === "TSTypeOperator" ? rows.typeAnnotation : rows;
   return list?.type === "TSArrayType" ? list.elementType : undefined;
+}
+
+interface Composed {
+  readonly parameters: readonly { readonly name: string; readonly fallback?: Node }[];
+  readonly text: Node;
+}
+
+/** The parameters and the result of a function that is one expression. */
+function composedBy(node: Node): Composed | undefined {
+  if (node.type !== "FunctionDeclaration" && node.type !== "ArrowFunctionExpression") return undefined;
+  const parameters: { readonly name: string; readonly fallback?: Node }[] = [];
+  for (const parameter of node.params) {
+    const [name, fallback] = parameter.type === "AssignmentPattern" ? [parameter.left, parameter.right] : [parameter];
+    // One that is taken apart is no text.
+    parameters.push({ name: name.type === "Identifier" ? name.name : "", fallback });
+  }
+  const { body } = node;
+  if (body?.type !== "BlockStatement") return body ? { parameters, text: body } : undefined;
+  const [statement] = body.body;
+  const isOne = body.body.length === 1 && statement?.type === "ReturnStatement" && statement.argument;
+  return isOne ? { parameters, text: isOne } : undefined;
 }
 
 function localConstant(name: string, ancestors: readonly Node[]): Node | undefined {

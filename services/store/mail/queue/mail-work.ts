@@ -46,7 +46,7 @@ export async function listQueues(db: Db): Promise<number[]> {
 /** A transaction that is about to change the queue of an instance. @returns its moment, as text @throws MachineAway */
 export async function beginWork(transaction: Transaction, instanceIds: readonly number[]): Promise<string> {
   refuseAway(transaction, instanceIds);
-  const [row] = await queryRows<{ now: string }>(
+  const [row] = await queryRows<{ now: string; count: number }>(
     transaction,
     `select now()::text as now, count(${lockShared("id")}) from unnest($1::bigint[]) as instance (id)`,
     [instanceIds.toSorted((one, other) => one - other)],
