@@ -19,7 +19,8 @@ lock table
 -- then cannot be distributed where its ids are numbered.
 set local citus.enable_local_reference_table_foreign_keys to off;
 
--- From here on whoever deletes a row of instances deletes its users as well: their scope is the instance's name.
+-- From here on whoever deletes a row of instances deletes its users as well, and gives what console_audit and console_jobs
+-- tell of it to the operators: their scope is the instance's name.
 drop trigger instances_users_deleted on instances;
 drop function users_follow_instance();
 -- Attempts of an instance that is deleted go with their weeks.

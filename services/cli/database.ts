@@ -9,6 +9,7 @@ import { isBehind, migrate } from "../platform/postgres/migrations.ts";
 import { completeKeyRing } from "../store/deployment-keys.ts";
 import { CommandRefused } from "./command-errors.ts";
 import { requireDataFolder } from "./data-folder.ts";
+import { undoneAfterwards } from "./ending.ts";
 
 /** What a command that speaks to the database is given. */
 export interface CommandDatabase {
@@ -28,15 +29,17 @@ export async function withDatabase<T>(
   const server = config.databaseUrl === null ? await openEmbedded(config, note) : undefined;
   const pooled = config.listenDatabaseUrl !== null;
   const db = openDb(server?.url ?? (config.databaseUrl as string), { connections: 4, name: "command", pooled });
-  try {
-    // The embedded database is ours alone; a shared one is brought up to date on purpose, by `migrate` or `start`.
-    if (server) await migrate(db);
-    else if (await isBehind(db)) throw new CommandRefused("the database is not up to date: run `palomar migrate`");
-    return await use({ db, keyRing: await completeKeyRing(db, findKeys(config)), config });
-  } finally {
-    await db.destroy();
-    await server?.release();
-  }
+  const used = async () => {
+    try {
+      // The embedded database is ours alone; a shared one is brought up to date on purpose, by `migrate` or `start`.
+      if (server) await migrate(db);
+      else if (await isBehind(db)) throw new CommandRefused("the database is not up to date: run `palomar migrate`");
+      return await use({ db, keyRing: await completeKeyRing(db, findKeys(config)), config });
+    } finally {
+      await db.destroy();
+    }
+  };
+  return server ? undoneAfterwards(server.release, used) : used();
 }
 
 /** Commands work before the first start as well: a new database is named, as its folder may be a misspelt one. */

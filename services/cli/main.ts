@@ -2,6 +2,7 @@ import { Command, CommanderError } from "commander";
 import { type Config, loadConfig, unknownVariables } from "../platform/config/config.ts";
 import { packageVersion } from "../platform/package-folder.ts";
 import { CommandMisused } from "./command-errors.ts";
+import { endNow } from "./ending.ts";
 import { explainError } from "./explain-error.ts";
 import { type CommandRuntime, makeRuntime } from "./runtime.ts";
 
@@ -48,10 +49,12 @@ const COMMANDS: { readonly [name: string]: readonly (() => Promise<Register>)[] 
 const REFUSED = 1;
 const USAGE = 2;
 
-// Who reads the output may have read enough: `palomar contact export demo | head`.
-process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+// Who reads the output may have read enough: `palomar contact export demo | head`; of a backup nobody has.
+process.stdout.once("error", (error: NodeJS.ErrnoException) => {
   if (error.code !== "EPIPE") throw error;
-  process.exit(0);
+  if (process.exitCode) process.stderr.write("palomar: standard output was closed before all of it was written\n");
+  process.stdout.on("error", () => {});
+  void endNow(Number(process.exitCode ?? 0));
 });
 const config = readConfig();
 const program = new Command("palomar")

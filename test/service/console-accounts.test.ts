@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { JobRunner } from "../../services/console/jobs.ts";
@@ -149,6 +150,60 @@ describe("accounts go with what they are confined to", () => {
     await palomar.users.operator.call("POST", "/users", { login: "gone3", role: "instance", scope: "brief" });
     await db("instances").where({ name: "brief" }).delete();
     expect(await db("users").where("login", "like", "gone%")).toEqual([]);
+  });
+});
+
+describe("what is told of who is gone is its reseller's, then the operators'", () => {
+  const inserted = { at: new Date(), actor: "somebody", address: "127.0.0.1", action: "trace" };
+  const job = { kind: "trace", owner: "somebody", heartbeat_at: new Date(), created_at: new Date() };
+
+  async function tell(object: string, scope_role: string, scope: string): Promise<void> {
+    const { db } = palomar.database;
+    await db("console_audit").insert({ ...inserted, object, scope_role, scope });
+    await db("console_jobs").insert({ id: randomUUID(), ...job, object, scope_role, scope });
+  }
+
+  /** Whose the entry and the job about an object are. */
+  async function toldTo(object: string): Promise<unknown[]> {
+    const { db } = palomar.database;
+    const columns = ["scope_role as role", "scope"];
+    return [
+      ...(await db("console_audit").where({ object }).select(columns)),
+      ...(await db("console_jobs").where({ object }).select(columns)),
+    ];
+  }
+  const company = (crm_id: string) => ({
+    ...{ reseller_id: "passing", crm_id, name: crm_id, apikey_sealed: "x", apikey_hash: Buffer.from(crm_id) },
+  });
+  const both = (role: string, scope: string | null) => [
+    { role, scope },
+    { role, scope },
+  ];
+
+  test("a company's follow its crm_id, and the next one of that name reads none of them", async () => {
+    const { db } = palomar.database;
+    await db("resellers").insert({ id: "passing", name: "Passing", key_hash: Buffer.from("x") });
+    await db("companies").insert(company("one"));
+    await tell("of one", "company", "passing/one");
+    await tell("of the reseller", "reseller", "passing");
+    await db("companies").where({ reseller_id: "passing" }).update({ crm_id: "two" });
+    expect(await toldTo("of one")).toEqual(both("company", "passing/two"));
+    await db("companies").where({ reseller_id: "passing" }).delete();
+    expect(await toldTo("of one")).toEqual(both("reseller", "passing"));
+    await db("companies").insert(company("last"));
+    await tell("of last", "company", "passing/last");
+    await db("resellers").where({ id: "passing" }).delete();
+    for (const object of ["of one", "of the reseller", "of last"]) {
+      expect(await toldTo(object)).toEqual(both("operator", null));
+    }
+  });
+
+  test.skipIf(isSpread)(`an instance's${whyNotSpread}`, async () => {
+    const { db } = palomar.database;
+    await db("instances").insert({ name: "passing", host: "passing.test", key_hash: Buffer.from("x") });
+    await tell("of an instance", "instance", "passing");
+    await db("instances").where({ name: "passing" }).delete();
+    expect(await toldTo("of an instance")).toEqual(both("operator", null));
   });
 });
 

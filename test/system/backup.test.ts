@@ -1,4 +1,4 @@
-import { copyFileSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -81,12 +81,22 @@ it("is verified without a database, by the secret", async () => {
   expect(existsSync(join(found, "secret"))).toBe(false);
 });
 
-it("replaces a file that is there, and what an interrupted backup left, with its owner's rights alone", async () => {
+it("replaces a file that is there, with its owner's rights alone, and leaves nothing beside it", async () => {
   const again = join(found, "again");
-  for (const name of [again, `${again}.new`]) writeFileSync(name, "of before", { mode: 0o644 });
+  writeFileSync(again, "of before", { mode: 0o644 });
   await palomarJson(["backup", again], { PALOMAR_DATA_DIR: lost });
   expect(statSync(again).mode & 0o777).toBe(0o600);
-  expect(existsSync(`${again}.new`)).toBe(false);
+  expect(readdirSync(found).filter((name) => name.endsWith(".new"))).toEqual([]);
+});
+
+it("has failed where nobody reads its stream to the end", async () => {
+  // The pipe is closed at once: its reader takes no octet.
+  const closed = ["bash", "-c", '"$@" > >(exec true)', "backup"];
+  const { status, stderr } = await runPalomar(["backup", "-"], { PALOMAR_DATA_DIR: lost }, closed);
+  expect({ status, stderr }).toEqual({
+    status: 1,
+    stderr: "palomar: standard output was closed before all of it was written\n",
+  });
 });
 
 it("is not restored under another secret", async () => {

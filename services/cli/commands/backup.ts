@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { constants, createReadStream, createWriteStream } from "node:fs";
 import { access, open, rename, rm, stat } from "node:fs/promises";
 import type { Readable } from "node:stream";
@@ -13,11 +14,11 @@ import { migrate, migrateTo } from "../../platform/postgres/migrations.ts";
 import { type RowCounts, restoreBackup, type WrittenBackup, writeBackup } from "../../store/backup.ts";
 import { openBackup, type VerifiedBackup, verifyBackup } from "../../store/backup-content.ts";
 import { requireDataFolder } from "../data-folder.ts";
+import { undoneAfterwards } from "../ending.ts";
 import { cannotRead, refuseFolder } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
-/** In the place of a file: standard input. */
-/** Standard input, or output. */
+/** In the place of a file: standard input, or output. */
 const STANDARD_STREAM = "-";
 
 export function registerBackupCommand(program: Command, runtime: CommandRuntime): void {
@@ -76,13 +77,18 @@ export function registerRestoreCommand(program: Command, runtime: CommandRuntime
 
 /** Whole or not at all: the file appears when it is complete and on the disk, for its owner's eyes alone. */
 async function backUp(db: Db, keyRing: KeyRing, file: string, runtime: CommandRuntime): Promise<WrittenBackup> {
-  const draft = `${file}.new`;
   const about = { version: packageVersion, keyRing, now: new Date() };
-  // Whoever reads it sees by its end whether it is whole (`backup verify`).
-  if (file === STANDARD_STREAM) return writeBackup(db, process.stdout, about);
+  if (file === STANDARD_STREAM) {
+    // Unless all of it is written.
+    runtime.exitWith(1);
+    const written = await writeBackup(db, process.stdout, about);
+    runtime.exitWith(0);
+    return written;
+  }
+  // Of its own: two commands that write to one file do not meet in it.
+  const draft = `${file}.${randomUUID()}.new`;
   let unwritable: Error | undefined;
-  try {
-    await rm(draft, { force: true });
+  const write = async () => {
     // Made here, so that neither its rights nor where it leads are somebody else's choice.
     const out = createWriteStream(draft, { flags: "wx", mode: 0o600 }).on("error", (error) => (unwritable = error));
     const written = await writeBackup(db, out, about);
@@ -91,8 +97,10 @@ async function backUp(db: Db, keyRing: KeyRing, file: string, runtime: CommandRu
     await handle.close();
     await rename(draft, file);
     return written;
+  };
+  try {
+    return await undoneAfterwards(() => rm(draft, { force: true }), write);
   } catch (error) {
-    await rm(draft, { force: true });
     if (unwritable !== undefined) return runtime.refuse(`${file} cannot be written: ${unwritable.message}`);
     throw error;
   }

@@ -303,7 +303,7 @@ const LIMIT_CODES = ["57014", "25P03", "25P04", "57P05", "55P03"];
 const AWAY_CODES = [
   ...["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN"],
   // Shutting down, crashed, starting up, out of connections, connection failure.
-  ...["57P01", "57P02", "57P03", "53300", "08000", "08003", "08006", "08P01"],
+  ...["57P01", "57P02", "57P03", "53300", "08000", "08001", "08003", "08006", "08007", "08P01"],
   // A primary that has just become a standby; one whose disk is full.
   ...["25006", "53100"],
   ...LIMIT_CODES,
