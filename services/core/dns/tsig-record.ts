@@ -31,23 +31,22 @@ export function findTsig(message: Uint8Array): Result<TsigRecord | undefined, { 
     return refuse({ message: "the header ends early" });
   }
   for (let index = 0; index < questions; index += 1) {
-    if (reader.name() === undefined || reader.u32() === undefined)
-      return refuse({ message: "the question is malformed" });
+    if (!reader.skipName() || reader.u32() === undefined) return refuse({ message: "the question is malformed" });
   }
   const recordCount = answers + authorities + additionals;
   for (let index = 0; index < recordCount; index += 1) {
     const offset = reader.offset;
-    const owner = reader.name();
-    const type = owner && reader.u16();
+    const type = reader.skipName() ? reader.u16() : undefined;
     const rrClass = reader.u16();
     const ttl = reader.u32();
     const rdata = reader.bytes(reader.u16() ?? Number.POSITIVE_INFINITY);
-    if (owner === undefined || rdata === undefined) return refuse({ message: "a record is malformed" });
+    if (type === undefined || rdata === undefined) return refuse({ message: "a record is malformed" });
     if (type !== TYPE.TSIG) continue;
     if (index !== recordCount - 1 || additionals === 0)
       return refuse({ message: "the TSIG record is not the last one" });
     // RFC 8945 §4.2: class ANY and TTL 0 are part of what is signed.
-    const record = rrClass === CLASS.ANY && ttl === 0 ? readTsig(owner, rdata, offset) : undefined;
+    const keyName = rrClass === CLASS.ANY && ttl === 0 ? new WireReader(message, offset).name() : undefined;
+    const record = keyName && readTsig(keyName, rdata, offset);
     return record === undefined ? refuse({ message: "the TSIG record is malformed" }) : ok(record);
   }
   return ok(undefined);

@@ -1,5 +1,8 @@
 import { DomainName, MAX_LABEL_OCTETS, MAX_NAME_OCTETS, ROOT } from "./name.ts";
 
+/** A name of 255 octets has 127 labels: no more pointers than that lead from one to the next. */
+const MOST_POINTERS = 127;
+
 /**
  * Reads a message from the front, all numbers big-endian. Past the end every read gives `undefined` and leaves the
  * reader where it was: hostile octets are refused, never thrown at.
@@ -49,7 +52,7 @@ export class WireReader {
 
   /**
    * A name, compressed or not. Each pointer must lead to before the run of labels it ends, so that no loop is
-   * possible, and the whole must have at most 255 octets; label types 01 and 10 are refused (RFC 6891 §5).
+   * possible, and the whole must have at most 255 octets and 127 pointers; label types 01 and 10 are refused (RFC 6891 §5).
    * @see RFC 1035 §4.1.4
    */
   name(): DomainName | undefined {
@@ -57,6 +60,7 @@ export class WireReader {
     const runs: Uint8Array[] = [];
     let nameOctets = 1;
     let labelCount = 0;
+    let pointers = 0;
     let runStart = this.offset;
     let position = runStart;
     let end: number | undefined;
@@ -67,9 +71,10 @@ export class WireReader {
         const low = octets[position + 1];
         if (low === undefined) return undefined;
         const target = ((length & 0x3f) << 8) | low;
-        if (target >= runStart) return undefined;
+        pointers += 1;
+        if (target >= runStart || pointers > MOST_POINTERS) return undefined;
         end ??= position + 2;
-        runs.push(octets.subarray(runStart, position));
+        if (position > runStart) runs.push(octets.subarray(runStart, position));
         runStart = target;
         position = target;
         continue;
@@ -91,6 +96,20 @@ export class WireReader {
       written += run.length;
     }
     return new DomainName(wire, labelCount);
+  }
+
+  /** Goes past a name, and does not look at what a pointer leads to. @returns whether there is one */
+  skipName(): boolean {
+    const octets = this.#octets;
+    for (let position = this.offset; ; ) {
+      const length = octets[position];
+      if (length === undefined || (length > MAX_LABEL_OCTETS && length < 0xc0)) return false;
+      position += length >= 0xc0 ? 2 : length + 1;
+      if (position > octets.length || position - this.offset > MAX_NAME_OCTETS + 1) return false;
+      if (length > 0 && length < 0xc0) continue;
+      this.offset = position;
+      return true;
+    }
   }
 
   #advance(length: number): number {

@@ -48,6 +48,12 @@ describe("WireWriter", () => {
   });
 });
 
+/** The root, and so many pointers, each to the one before. */
+function chainOf(pointers: number): string {
+  const chain = Array.from({ length: pointers }, (_, index) => (0xc000 + Math.max(0, 2 * index - 1)).toString(16));
+  return `00${chain.join("")}`;
+}
+
 describe("WireReader", () => {
   it("reads numbers and stops at the end", () => {
     const reader = new WireReader(Buffer.from("01ffff0405060708090a0b0c0d0e", "hex"));
@@ -69,6 +75,7 @@ describe("WireReader", () => {
     ["with a chain of pointers", "0162000161c0000163c003", 7, "c.a.b.", 11],
     ["that is only a pointer", "016200c000", 3, "b.", 5],
     ["that points to the root", "000161c000", 1, "a.", 5],
+    ["with a chain of 127 pointers", chainOf(127), 2 * 127 - 1, ".", 2 * 127 + 1],
   ])("reads a name %s", (_, octets, offset, expected, end) => {
     const reader = new WireReader(Buffer.from(octets, "hex"), offset);
     expect(formatDomainName(reader.name()!)).toBe(expected);
@@ -86,6 +93,7 @@ describe("WireReader", () => {
     ["an end too early", "0361", 0],
     ["no root", "0161", 0],
     ["nothing", "", 0],
+    ["a chain of 128 pointers", chainOf(128), 2 * 128 - 1],
     ["256 octets", `${"0161".repeat(127)}016100`, 0],
     ["256 octets by way of a pointer", `${"0161".repeat(120)}00${"0161".repeat(8)}c000`, 241],
   ])("refuses a name with %s", (_, octets, offset) => {
