@@ -13,6 +13,18 @@ export async function readIncarnation(client: pg.Client): Promise<string> {
   return rows[0]?.value ?? "";
 }
 
+/**
+ * Which life of the database this is, and which timeline of its server. A standby that takes over may never have had the
+ * last changes of the primary, and gives their versions to others: then too a version says nothing.
+ * @see PostgreSQL documentation, continuous archiving, timelines
+ */
+export async function readLife(client: pg.Client): Promise<string> {
+  const { rows } = await client.query<{ timeline: string }>(
+    "select substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) as timeline",
+  );
+  return `${await readIncarnation(client)} ${rows[0]!.timeline}`;
+}
+
 /** Begins another life: after a restore, whose zones are older than those that servers have seen. */
 export async function beginIncarnation(db: Db): Promise<void> {
   await queryRows(

@@ -131,6 +131,36 @@ it("does not trust versions of another life of the database", async () => {
   await eventually(async () => dataOf(await ask("www.kept.test", "A"))[0] === "192.0.2.9", 60_000);
 });
 
+it("does not trust ids of another life of the database: they may be those of other zones", async () => {
+  const { db } = database;
+  await putZone(database, "one.test", ["@ NS ns1.kept.test.", "www A 192.0.2.11"]);
+  await putZone(database, "two.test", ["@ NS ns1.kept.test.", "www A 192.0.2.12"]);
+  await putZone(database, "lost.test", ["@ NS ns1.kept.test.", "www A 192.0.2.13"]);
+  running = await start(context);
+  await eventually(async () => rcodeOf(await ask("www.lost.test", "A")) === "NOERROR", 60_000);
+  await gate.shut();
+  // As after a restore of what was before all three: the sequence gives their numbers anew.
+  const names = ["one.test", "two.test", "lost.test"];
+  const ids = (await db("zones").whereIn("name", names).orderBy("id").pluck("id")) as number[];
+  await db("zones").whereIn("id", ids).delete();
+  await db("zone_deletions").whereIn("zone_id", ids).delete();
+  await db.raw("select setval(pg_get_serial_sequence('zones', 'id'), ?, false)", [ids[0]!]);
+  await putZone(database, "two.test", ["@ NS ns1.kept.test.", "www A 192.0.2.22"]);
+  await putZone(database, "one.test", ["@ NS ns1.kept.test.", "www A 192.0.2.21"]);
+  await putZone(database, "late.test", ["@ NS ns1.kept.test.", "www A 192.0.2.23"]);
+  expect(await db("zones").whereIn("id", ids).orderBy("id").pluck("name")).toEqual([
+    "two.test",
+    "one.test",
+    "late.test",
+  ]);
+  await beginIncarnation(db);
+  await gate.open();
+  await eventually(async () => rcodeOf(await ask("www.late.test", "A")) === "NOERROR", 60_000);
+  const answers = await Promise.all(["one.test", "two.test", "late.test"].map((name) => ask(`www.${name}`, "A")));
+  expect(answers.flatMap(dataOf)).toEqual(["192.0.2.21", "192.0.2.22", "192.0.2.23"]);
+  expect(rcodeOf(await ask("www.lost.test", "A"))).toBe("REFUSED");
+});
+
 const whySkipped = isInstalled(SIGNING_PROGRAM) ? "" : ` (skipped: ${SIGNING_PROGRAM} is not installed)`;
 
 it.skipIf(whySkipped !== "").each(DENIALS)(

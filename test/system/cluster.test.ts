@@ -3,7 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openListenConnection } from "../../services/platform/postgres/db.ts";
 import type { ServiceName } from "../../services/platform/service.ts";
+import { readLife } from "../../services/store/incarnation.ts";
 import type { ApiAnswer } from "../support/api-client.ts";
 import {
   type Accounts,
@@ -279,8 +281,11 @@ describe.skipIf(whyNoNetwork !== undefined)(`a cluster of nine machines${why}`, 
   });
 
   it("the primary database dies under load, and the standby takes over", async () => {
+    const before = await lifeOf(database);
     await database.failOver();
     await goesOn();
+    // What versions were of the old primary alone: name servers do not trust them.
+    expect(await lifeOf(database)).not.toBe(before);
     for (const name of ["dns1", "dns2", "dns3"]) await isCurrent(name);
   });
 
@@ -306,3 +311,12 @@ describe.skipIf(whyNoNetwork !== undefined)(`a cluster of nine machines${why}`, 
     expect(wrong).toEqual([]);
   });
 });
+
+async function lifeOf({ url }: ReplicatedPostgres): Promise<string> {
+  const client = await openListenConnection(url, "test");
+  try {
+    return await readLife(client);
+  } finally {
+    await client.end();
+  }
+}

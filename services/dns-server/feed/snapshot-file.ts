@@ -12,7 +12,7 @@ const synchronise = promisify(fsync);
  * order, so that images lie as they do in memory.
  *
  *     kind   "PALOMAR ZONES" 0A, format (big-endian, in 4 octets), 01020304 as this machine writes it, 0000
- *     chunk  the first: written at (ms): number, incarnation: text, transfer access, sealed: text; all others have zones, as
+ *     chunk  the first: written at (ms): number, life: text, transfer access, sealed: text; all others have zones, as
  *            zone-stream.ts has them
  *     end    of each chunk its octets and their SHA-256; then the number of chunks, of zones, nodes of all images, SHA-256 of
  *            the kind and of the end so far
@@ -37,7 +37,7 @@ const CHECKED_AT_ONCE = 4;
 export interface SnapshotHead {
   readonly writtenAtMs: number;
   /** Of the database that the zones were read from. */
-  readonly incarnation: string;
+  readonly life: string;
   /** Who may transfer, as `sealAccess` has it; undefined where that was not known. */
   readonly access: string | undefined;
 }
@@ -56,7 +56,7 @@ export class SnapshotWriter {
   readonly #chunks: Buffer[] = [];
   readonly #zones = new ZoneStreamWriter((octets) => this.#putChunk(octets));
 
-  constructor(file: string, { writtenAtMs, incarnation, access = "" }: SnapshotHead) {
+  constructor(file: string, { writtenAtMs, life, access = "" }: SnapshotHead) {
     this.#file = file;
     this.#draft = `${file}.new`;
     this.#descriptor = openSync(this.#draft, "w", 0o600);
@@ -68,7 +68,7 @@ export class SnapshotWriter {
     this.#put(kind);
     const head = new ZoneStreamWriter();
     head.number(writtenAtMs);
-    head.text(Buffer.from(incarnation, "utf8"));
+    head.text(Buffer.from(life, "utf8"));
     head.text(Buffer.from(access, "utf8"));
     this.#putChunk(head.take());
   }
@@ -161,7 +161,7 @@ export class SnapshotReader {
       await verify(handle, end, file);
       const source = new WordSource(await readChunk(handle, first, new Int32Array(first.octets >> 2)));
       const text = () => Buffer.from(source.text()).toString("utf8");
-      const head = { writtenAtMs: source.number(), incarnation: text(), access: text() || undefined };
+      const head = { writtenAtMs: source.number(), life: text(), access: text() || undefined };
       return new SnapshotReader(handle, end, head);
     } catch (error) {
       await handle.close();

@@ -108,7 +108,7 @@ export class ZoneDatabaseSnapshot {
         await this.#empty(pause);
         this.#makeTables(snapshot);
       }
-      publisher.follow(snapshot.head.incarnation);
+      publisher.follow(snapshot.head.life);
       for await (const chunk of snapshot.chunks()) {
         takes.begin(chunk);
         while (takes.takeNext()) if (pause.isDue()) await pause.take();
@@ -191,10 +191,10 @@ export class ZoneDatabaseSnapshot {
   async #save(isTooLate: () => boolean): Promise<boolean> {
     const { file, writer, publisher, access, nowMs, observe } = this.#options;
     const started = performance.now();
-    const { incarnation } = publisher;
+    const { life } = publisher;
     const images = new ZoneImageMaker(writer);
     const reader = new ZoneDatabaseReader(writer.memory);
-    const draft = new SnapshotWriter(file, { writtenAtMs: nowMs(), incarnation, access: access.sealed() });
+    const draft = new SnapshotWriter(file, { writtenAtMs: nowMs(), life, access: access.sealed() });
     const pause = makePause();
     const goOn = async () => {
       if (pause.isDue()) await pause.take();

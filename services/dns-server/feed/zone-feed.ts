@@ -4,7 +4,7 @@ import type { Observe } from "../../platform/observability/observation.ts";
 import { inSnapshot } from "../../store/dns/published-zones.ts";
 import { ZONES_CHANNEL } from "../../store/dns/zone-notices.ts";
 import { readChangedZones, readDeletedZones, streamZoneIds, type ZoneState } from "../../store/dns/zone-states.ts";
-import { readIncarnation } from "../../store/incarnation.ts";
+import { readLife } from "../../store/incarnation.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import { loadFirst } from "./first-load.ts";
 import { LargeZoneLoads } from "./large-zone-loads.ts";
@@ -177,7 +177,7 @@ export class ZoneFeed {
   async #readAll(client: pg.Client, started: number): Promise<void> {
     const { publisher, writer } = this.#options;
     await inSnapshot(client, async (xmin) => {
-      publisher.follow(await readIncarnation(client));
+      publisher.follow(await readLife(client));
       if (!(await this.#loadMany(client))) await publisher.publishAll(client, !this.#isLoaded);
       publisher.expireOutdated(this.#options.nowMs());
       this.#sinceXid = xmin;

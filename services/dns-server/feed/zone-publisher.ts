@@ -7,6 +7,7 @@ import { selectionOf } from "../../store/dns/zone-selection.ts";
 import {
   readAllZones,
   readZones,
+  streamZoneApexes,
   streamZoneIds,
   type ZoneScope,
   type ZoneState,
@@ -55,8 +56,10 @@ export class ZonePublisher {
   /** Whether nobody is answered yet, so that nobody minds being held up. */
   #isFirst = false;
   #changes = 0;
-  /** Of the database that the versions are of. */
-  #incarnation = "";
+  /** Of the database that the versions are of (`readLife` of store/incarnation.ts). */
+  #life = "";
+  /** Whether ids may be those of other zones than before. */
+  #isAnotherLife = false;
 
   /** @param scope whose zones the zone database is to hold */
   constructor(writer: ZoneDatabaseWriter, observe: Observe, nowMs: () => number = Date.now, scope: ZoneScope = null) {
@@ -98,15 +101,16 @@ export class ZonePublisher {
     return this.#changes;
   }
 
-  /** Which life of the database the versions belong to (store/incarnation.ts). */
-  get incarnation(): string {
-    return this.#incarnation;
+  /** Which life of the database the versions belong to. */
+  get life(): string {
+    return this.#life;
   }
 
-  /** In another life of the database a version says nothing: every zone is then loaded whole. */
-  follow(incarnation: string): void {
-    if (incarnation === this.#incarnation) return;
-    this.#incarnation = incarnation;
+  /** In another life of the database an id or a version says nothing: every zone is then loaded whole. */
+  follow(life: string): void {
+    if (life === this.#life) return;
+    this.#life = life;
+    this.#isAnotherLife = true;
     this.withdraw(this.leftOut.filter((one) => one.servedVersion === undefined).map(({ zone }) => zone.id));
     this.#held.setAll(UNKNOWN_VERSION);
   }
@@ -156,7 +160,7 @@ export class ZonePublisher {
     for (const id of zoneIds) {
       const heldBack = this.#heldBack.get(id);
       if (heldBack) heldBack.withdrawn = true;
-      const zone = this.#held.get(id) ?? this.#leftOut.get(id)?.zone;
+      const zone = this.#known(id);
       if (!zone) continue;
       this.#changes += 1;
       this.#writer.withdrawZone(zone.apex);
@@ -168,8 +172,20 @@ export class ZonePublisher {
   /** Takes all zones out of the zone database that the database does not have, or not in scope. */
   async #withdrawOthers(client: pg.Client): Promise<void> {
     const others = new Set([...this.#held.ids(), ...this.leftOut.map(({ zone }) => zone.id)]);
-    if (others.size > 0) await streamZoneIds(client, this.scope, (id) => others.delete(id));
+    if (others.size > 0) {
+      if (!this.#isAnotherLife) await streamZoneIds(client, this.scope, (id) => others.delete(id));
+      else
+        await streamZoneApexes(client, this.scope, (id, apex) => {
+          if (others.has(id) && Buffer.compare(this.#known(id)!.apex, apex) === 0) others.delete(id);
+        });
+    }
+    this.#isAnotherLife = false;
     this.withdraw(others);
+  }
+
+  /** A zone that is held, or left out. */
+  #known(id: number): Pick<HeldZone, "apex"> | undefined {
+    return this.#held.get(id) ?? this.#leftOut.get(id)?.zone;
   }
 
   /**
@@ -179,7 +195,9 @@ export class ZonePublisher {
    * @param holdsLargeBack whether zones that take long to load are held back, beside those that are already
    */
   async publish(client: pg.Client, zones: readonly ZoneState[], holdsLargeBack = false): Promise<Publication> {
-    const { free, heldBack } = await this.#publishNews(client, zones, holdsLargeBack);
+    // What another connection has published meanwhile may be later than this snapshot.
+    const current = zones.filter(({ id, version }) => (this.#held.versionOf(id) ?? UNKNOWN_VERSION) <= version);
+    const { free, heldBack } = await this.#publishNews(client, current, holdsLargeBack);
     return { published: free.filter((zone) => this.#isPublished(zone)), heldBack };
   }
 

@@ -49,6 +49,16 @@ export function streamZoneIds(client: pg.Client, scope: ZoneScope, onId: (id: nu
   return copyOut(client, query, (row) => onId(row.int8(0)));
 }
 
+/** As {@link streamZoneIds}, with the apex of each in wire form. */
+export function streamZoneApexes(
+  client: pg.Client,
+  scope: ZoneScope,
+  onZone: (id: number, apex: Uint8Array) => void,
+): Promise<void> {
+  const query = `select id, apex from zones where ${isInScope(client, scope)} order by id`;
+  return copyOut(client, query, (row) => onZone(row.int8(0), row.bytes(1)));
+}
+
 /** Brings the rows of those zones of a scope that are to be seen, by ascending id, to be read by `zoneStateMaker`. */
 export function copyPublishedZones(
   client: pg.Client,

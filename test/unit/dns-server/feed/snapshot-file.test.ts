@@ -32,7 +32,7 @@ beforeEach(() => {
 
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-const HEAD = { writtenAtMs: 1_790_000_000_123, incarnation: "first life", access: undefined };
+const HEAD = { writtenAtMs: 1_790_000_000_123, life: "first life", access: undefined };
 
 /** A zone with all parts of its image at hand. */
 type KeptZone = SnapshotZone & { readonly parts: readonly Int32Array[] };
