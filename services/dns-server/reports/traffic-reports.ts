@@ -43,7 +43,7 @@ export function startTrafficReports({ db, clock, observe, statistics: shared }: 
   }
 
   async function report(): Promise<void> {
-    const queries = [STATISTIC.UDP, STATISTIC.TCP, STATISTIC.TLS]
+    const queries = [STATISTIC.UDP, STATISTIC.TCP, STATISTIC.TLS, STATISTIC.HTTPS]
       .map((statistic) => statistics.takeIncrease(statistic))
       .reduce((sum, increase) => sum + increase, 0);
     const rcodes = Object.fromEntries(
