@@ -175,6 +175,27 @@ it.skipIf(obstacle !== "")(`the zone's NS are told only when it is configured so
   }
 });
 
+it.skipIf(obstacle !== "")(`of many NS twenty addresses are told, eight of each${obstacle}`, async () => {
+  const [network] = /^\d+\.\d+\.\d+\./.exec(NS_ADDRESS)!;
+  const addresses = Array.from({ length: 36 }, (_, index) => `${network}${index + 1}`);
+  const servers = await Promise.all(addresses.map((address) => Secondary.listen(53, address)));
+  try {
+    // Four names with nine addresses each.
+    const lines = addresses.map((address, index) => `n${Math.floor(index / 9)} A ${address}`);
+    await putZone(database, "example.org", ["@ NS n0", "@ NS n1", "@ NS n2", "@ NS n3", ...lines]);
+    const env = { PALOMAR_DNS_UDP: "portable", PALOMAR_DNS_NOTIFY_NS: "true" };
+    service = await start(dnsServerContext(database, { env }));
+    const toldOf = () => servers.map(({ serials }) => (serials.length > 0 ? 1 : 0) as number);
+    await eventually(async () => toldOf().filter(Boolean).length >= 20, PATIENCE_MS);
+    await sleep(300);
+    const told = [0, 1, 2, 3].map((name) => toldOf().slice(9 * name, 9 * name + 9));
+    const counts = told.map((of) => of.reduce((sum, one) => sum + one, 0));
+    expect(counts.toSorted()).toEqual([0, 4, 8, 8]);
+  } finally {
+    for (const server of servers) server.close();
+  }
+});
+
 /** Waits until so many messages have come. */
 const told = (times: number) => eventually(async () => secondary.octets.length >= times, PATIENCE_MS);
 

@@ -16,6 +16,10 @@ import type { NotifyPolicy } from "./policy.ts";
 import { ServerQueue, type ZoneNews } from "./server-queue.ts";
 
 const DNS_PORT = 53;
+/** What a name has more of is not told: whoever owns the name would have us send to as many strangers. */
+const MOST_ADDRESSES = 8;
+/** The same of a zone's NS set, in addresses: as many servers as an ACL may name. */
+const MOST_NAME_SERVERS = 20;
 
 export interface NotifierOptions {
   readonly policy: NotifyPolicy;
@@ -115,14 +119,17 @@ export class Notifier {
       const apex = nameFromStoredWire(zone.apex);
       const records = await readRecordsAt(this.#options.db, zone.id, [apex]);
       const { mname } = decodeSoaRdata(zone.soaRdata);
+      let left = MOST_NAME_SERVERS;
       for (const { type, rdata } of records) {
         if (type !== TYPE.NS) continue;
         const server = nameFromStoredWire(rdata);
         if (server.key === mname.key) continue;
-        for (const host of await this.#addressesOfServer(zone, apex, server)) {
-          if (this.#stopped) return;
-          this.#queueFor({ host, port: DNS_PORT, key: undefined }).add(news);
-        }
+        const hosts = (await this.#addressesOfServer(zone, apex, server)).slice(0, left);
+        if (this.#stopped) return;
+        for (const host of hosts) this.#queueFor({ host, port: DNS_PORT, key: undefined }).add(news);
+        // One that has none was asked for as well.
+        left -= Math.max(1, hosts.length);
+        if (left === 0) return;
       }
     } catch (err) {
       this.#options.observe({ kind: "notify-failed", level: "warn", zone: nameOf(news), err });
@@ -133,17 +140,19 @@ export class Notifier {
   async #addressesOfServer(zone: ZoneState, apex: DomainName, server: DomainName): Promise<string[]> {
     if (!isSubdomain(server, apex)) return this.#addressesOf(formatDomainName(server).slice(0, -1));
     const records = await readRecordsAt(this.#options.db, zone.id, [server]);
-    return records.flatMap(({ type, rdata }) => {
+    const addresses = records.flatMap(({ type, rdata }) => {
       if (type === TYPE.A) return formatIpv4(rdata);
       return type === TYPE.AAAA ? formatIpv6(rdata) : [];
     });
+    return addresses.filter((one) => !isForMany(one)).slice(0, MOST_ADDRESSES);
   }
 
   async #addressesOf(host: string): Promise<string[]> {
     if (isIP(host)) return [canonicalAddress(host)];
     const { resolver } = this.#options;
     const found = await Promise.all([resolver.resolveA(host), resolver.resolveAaaa(host)]);
-    return found.flatMap((lookup) => (lookup.kind === "found" ? lookup.records.filter((one) => !isForMany(one)) : []));
+    const addresses = found.flatMap((lookup) => (lookup.kind === "found" ? lookup.records : []));
+    return addresses.filter((one) => !isForMany(one)).slice(0, MOST_ADDRESSES);
   }
 
   #socketFor(host: string): NotifySocket {
