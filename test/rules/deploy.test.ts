@@ -353,6 +353,7 @@ test.skipIf(!isInstalled("nginx"))(
       await eventually(() => ask("/").catch(() => undefined), Boolean);
       for (const [path, name] of [
         ["/api/v1/domain_list", "dns-api"],
+        ["/api", "dns-api"],
         ["/v1/campania/?x=1", "mail-api"],
         ...["o", "c", "v", "u", "r"].map((letter) => [`/${letter}/token`, "tracking"] as const),
         ["/.well-known/mta-sts.txt", "tracking"],
@@ -367,9 +368,12 @@ test.skipIf(!isInstalled("nginx"))(
       expect(seen.at(-1)?.headers).toMatchObject({ "x-request-id": "order-1", "x-forwarded-for": "127.0.0.1" });
       await ask("/");
       expect(seen.at(-1)?.headers["x-request-id"]).toMatch(/^[0-9a-f]{32}$/);
-      expect((await ask("/", { method: "POST", headers: { "Content-Length": String(33 * 2 ** 20) } })).status).toBe(
-        413,
-      );
+      const large = { method: "POST", headers: { "Content-Length": String(33 * 2 ** 20) } };
+      expect(await ask("/v1/send", large)).toMatchObject({
+        status: 413,
+        headers: { "content-type": "application/json" },
+        body: '{"status":"err","on":"demasiado grande"}',
+      });
       const redirect = await fetch(`http://127.0.0.1:${ports.plain}/v1/`, { redirect: "manual" });
       expect(redirect.status).toBe(301);
       expect(redirect.headers.get("location")).toMatch(/^https:/);
@@ -379,6 +383,12 @@ test.skipIf(!isInstalled("nginx"))(
       }
       const weak = { maxVersion: "TLSv1.2", ciphers: "AES128-SHA@SECLEVEL=0" } as const;
       await expect(ask("/", weak)).rejects.toThrow(/handshake failure|reset/i);
+      service.close();
+      expect(await ask("/api/v1/companies")).toMatchObject({
+        status: 503,
+        headers: { "content-type": "application/json", "retry-after": "10" },
+        body: '{"msg":"not available at present, try again"}',
+      });
     } finally {
       nginx.kill("SIGTERM");
       await new Promise((resolve) => nginx.once("exit", resolve));

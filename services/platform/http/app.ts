@@ -165,12 +165,13 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
     const outcome = await attempt();
     if (!outcome.ok) send(ctx, dialect, outcome.error);
     else if (outcome.value instanceof RawReply) {
-      ctx.status = outcome.value.status;
+      ctx.status = declared.replyStatus ?? outcome.value.status;
       ctx.set(outcome.value.headers);
       ctx.type = outcome.value.contentType;
       ctx.body = outcome.value.body;
       setJsonType(ctx, dialect);
     } else {
+      if (declared.replyStatus) ctx.status = declared.replyStatus;
       ctx.body = outcome.value;
       setJsonType(ctx, dialect);
     }

@@ -89,6 +89,8 @@ export interface Endpoint<
   readonly reply: Reply;
   /** Media type of the reply where that is not JSON, for the OpenAPI document. */
   readonly replyType?: string;
+  /** Of what is done, unless it is 200; 204 has no body. */
+  readonly replyStatus?: 201 | 204;
   /**
    * Waits for a place to work on a body, before it is parsed: what a large one of JSON becomes takes ten times its octets.
    * It is left when the answer is made.

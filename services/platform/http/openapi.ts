@@ -81,9 +81,11 @@ function describeOperation<Caller>(
     },
     ...body,
     responses: {
-      "200": {
+      [`${declared.replyStatus ?? 200}`]: {
         description: "Done",
-        content: { [declared.replyType ?? "application/json"]: { schema: declared.reply as ZodType } },
+        ...(declared.replyStatus !== 204 && {
+          content: { [declared.replyType ?? "application/json"]: { schema: declared.reply as ZodType } },
+        }),
       },
       "400": refused("A field is missing or wrong, or the data does not allow it"),
       ...(declared.open

@@ -27,6 +27,8 @@ const RECORD_PATHS = new Set([
   ...["disposition", "dkim", "spf"].map((name) => `row/policy_evaluated/${name}`),
 ]);
 const MOST_REASONS = 20;
+/** No element of a report has a longer name: each of its children would cost as much again. */
+const LONGEST_NAME = 100;
 
 /** One `<record>`, as its elements' texts by their path below it. */
 interface Draft {
@@ -102,6 +104,7 @@ export class DmarcAggregateReader {
     this.#budget.elements -= 1;
     if (this.#budget.elements < 0) this.#refuse("too-large");
     if (this.#path.length >= REPORT_LIMITS.depth) this.#refuse("too-deep");
+    if (name.length > LONGEST_NAME) return this.#refuse("malformed");
     this.#path.push(localName(name));
     this.#text = "";
     const [root, child] = this.#path;

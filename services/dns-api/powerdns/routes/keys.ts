@@ -9,7 +9,6 @@ import { ok, type Result, refuse } from "../../../core/result.ts";
 import { removeToken } from "../../../operations/dns/tokens.ts";
 import { findSignedZone, type SignedZone } from "../../../operations/dns/zone-signing-state.ts";
 import { enableSigning } from "../../../operations/dns/zone-signing-switch.ts";
-import { RawReply } from "../../../platform/http/endpoint.ts";
 import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
 import { listTokens } from "../../../store/dns/tokens.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
@@ -17,11 +16,10 @@ import { changeSigningOf, stopSigning } from "../../signing-changes.ts";
 import { zoneTarget } from "../../zone-target.ts";
 import { nameOfZoneId } from "../zone-json.ts";
 import { noMeaning } from "../zone-settings.ts";
-import { NO_CONTENT } from "./zones.ts";
+import { NOTHING } from "./zones.ts";
 
 const zoneParam = z.object({ zone_id: z.string().transform(nameOfZoneId) });
 const keyParam = zoneParam.extend({ key_id: z.string() });
-const nothing = z.undefined();
 
 const keyJson = z.object({
   type: z.literal("Cryptokey"),
@@ -87,6 +85,7 @@ const makingKeys: MakeEndpoints = (context) => [
       privatekey: z.string().optional(),
     }),
     reply: keyJson,
+    replyStatus: 201,
     act: async ({ caller, params: { zone_id: domain }, fields }) => {
       if (fields.keytype !== undefined && !["ksk", "zsk", "csk"].includes(fields.keytype)) {
         return refuse(unacceptable("as-stated", { text: `Invalid keytype '${fields.keytype.slice(0, 40)}'` }));
@@ -110,7 +109,7 @@ const makingKeys: MakeEndpoints = (context) => [
         enableSigning(context.db, target, { algorithm, layout: "csk" }),
       );
       if (!signed.ok) return signed;
-      return ok(new RawReply("application/json", JSON.stringify(showKeys(signed.value)[0]), 201));
+      return ok(showKeys(signed.value)[0]!);
     },
   }),
 ];
@@ -130,13 +129,13 @@ const changingKeys: MakeEndpoints = (context) => [
     summary: "Keys come into use and go by themselves: only what a key is already is taken",
     params: keyParam,
     fields: z.object({ active: z.boolean(), published: z.boolean().optional() }),
-    reply: nothing,
+    ...NOTHING,
     act: async ({ caller, params: { zone_id, key_id }, fields }) => {
       const key = await findKey(context, caller, zone_id, key_id);
       if (!key.ok) return key;
       const isSo =
         key.value.active === fields.active && (fields.published ?? key.value.published) === key.value.published;
-      return isSo ? ok(NO_CONTENT) : refuse(noMeaning("active", "keys come into use by the DS of the parent"));
+      return isSo ? ok(undefined) : refuse(noMeaning("active", "keys come into use by the DS of the parent"));
     },
   }),
   dnsEndpoint("sign", {
@@ -144,14 +143,14 @@ const changingKeys: MakeEndpoints = (context) => [
     path: "/localhost/zones/:zone_id/cryptokeys/:key_id",
     summary: "Stop signing, by the only key of a zone; refused while the parent has its DS",
     params: keyParam,
-    reply: nothing,
+    ...NOTHING,
     act: async ({ caller, params: { zone_id: domain, key_id } }) => {
       const key = await findKey(context, caller, domain, key_id);
       if (!key.ok) return key;
       const all = await listKeys(context, caller, domain);
       if (all.ok && all.value.length > 1) return refuse(noMeaning("this", "a key of several goes by a rollover"));
       const stopped = await changeSigningOf(context, caller, domain, (target) => stopSigning(context, target));
-      return stopped.ok ? ok(NO_CONTENT) : stopped;
+      return stopped.ok ? ok(undefined) : stopped;
     },
   }),
 ];
@@ -192,7 +191,7 @@ const tsigKeys: MakeEndpoints = ({ db }) => [
     path: "/localhost/tsigkeys/:key_id",
     summary: "Take a TSIG key away, and its token with it where that is good for nothing else",
     params: z.object({ key_id: z.string() }),
-    reply: nothing,
+    ...NOTHING,
     act: async ({ caller, params: { key_id } }) => {
       const name = key_id.replace(/\.$/, "");
       const token = (await listTokens(db, ownerOf(caller))).find(({ tsig }) => tsig?.name === name);
@@ -200,7 +199,7 @@ const tsigKeys: MakeEndpoints = ({ db }) => [
       if (token.hasSecret)
         return refuse(noMeaning("this", `the key goes with its token: DELETE /api/v1/token/${token.name}`));
       const removed = await removeToken(db, ownerOf(caller), token.name);
-      return removed.ok ? ok(NO_CONTENT) : removed;
+      return removed.ok ? ok(undefined) : removed;
     },
   }),
 ];

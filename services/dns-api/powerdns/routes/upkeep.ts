@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { type Refusal, unacceptable } from "../../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../../core/result.ts";
-import { RawReply } from "../../../platform/http/endpoint.ts";
 import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
 import { readSigning } from "../../../store/dns/dnssec-keys.ts";
 import { changeMetadata, findPowerdnsZone, type PowerdnsZone } from "../../../store/dns/powerdns-zones.ts";
@@ -10,14 +9,13 @@ import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../conte
 import { zoneTarget } from "../../zone-target.ts";
 import { NSEC3PARAM, nameOfZoneId } from "../zone-json.ts";
 import { noMeaning } from "../zone-settings.ts";
-import { NO_CONTENT } from "./zones.ts";
+import { NOTHING } from "./zones.ts";
 
 const zoneParam = z.object({ zone_id: z.string().transform(nameOfZoneId) });
 const kindParam = zoneParam.extend({ metadata_kind: z.string() });
 const metadataJson = z.object({ type: z.literal("Metadata"), kind: z.string(), metadata: z.array(z.string()) });
 const values = z.array(z.string().max(4_000)).max(100);
 const resultJson = z.object({ result: z.string() });
-const nothing = z.undefined();
 
 /** Metadata of zones, and what PowerDNS has to be told to do and happens here by itself. */
 export const makePowerdnsUpkeepEndpoints: MakeEndpoints = (context) => [
@@ -60,9 +58,10 @@ const changingMetadata: MakeEndpoints = (context) => [
     params: zoneParam,
     fields: z.object({ kind: z.string(), metadata: values }),
     reply: metadataJson,
+    replyStatus: 201,
     act: async ({ caller, params: { zone_id }, fields: { kind, metadata } }) => {
       const kept = await keep(context, caller, { domain: zone_id, kind, change: (before) => [...before, ...metadata] });
-      return kept.ok ? ok(new RawReply("application/json", JSON.stringify(show(kind, kept.value)), 201)) : kept;
+      return kept.ok ? ok(show(kind, kept.value)) : kept;
     },
   }),
   dnsEndpoint("transfer", {
@@ -82,10 +81,10 @@ const changingMetadata: MakeEndpoints = (context) => [
     path: "/localhost/zones/:zone_id/metadata/:metadata_kind",
     summary: "Delete metadata of a kind that begins with X-",
     params: kindParam,
-    reply: nothing,
+    ...NOTHING,
     act: async ({ caller, params: { zone_id, metadata_kind: kind } }) => {
       const kept = await keep(context, caller, { domain: zone_id, kind, change: () => [] });
-      return kept.ok ? ok(NO_CONTENT) : kept;
+      return kept.ok ? ok(undefined) : kept;
     },
   }),
 ];

@@ -54,7 +54,8 @@ const LIST_PAGE = 2_000;
 
 export const zoneParam = z.object({ zone_id: z.string().transform(nameOfZoneId) });
 const truth = z.enum(["true", "false"]);
-const nothing = z.undefined().meta({ description: "no body: 204" });
+/** Of operations that answer with nothing. */
+export const NOTHING = { reply: z.undefined(), replyStatus: 204 } as const;
 
 /** Zones and their RRsets. */
 export const makePowerdnsZoneEndpoints: MakeEndpoints = (context) => [
@@ -231,6 +232,7 @@ const making: MakeEndpoints = (context) => [
       context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
     queryFields: true,
     reply: zoneJson,
+    replyStatus: 201,
     act: async ({ caller, sharer, fields }) => {
       // The same word stands in the query string for whether RRsets are shown.
       const shown = typeof fields.rrsets === "string" ? fields.rrsets : undefined;
@@ -248,8 +250,7 @@ const making: MakeEndpoints = (context) => [
           return signed;
         }
       }
-      const reply = await showWhole(context.db, caller, { domain, sharer, fields: { rrsets: shown } });
-      return reply.ok ? ok(new RawReply(reply.value.contentType, reply.value.body, 201)) : reply;
+      return showWhole(context.db, caller, { domain, sharer, fields: { rrsets: shown } });
     },
   }),
   dnsEndpoint("zone_delete", {
@@ -257,11 +258,11 @@ const making: MakeEndpoints = (context) => [
     path: "/localhost/zones/:zone_id",
     summary: "Delete a zone with all that it has",
     params: zoneParam,
-    reply: nothing,
+    ...NOTHING,
     act: async ({ caller, params: { zone_id: domain } }) => {
       const deleted = await removeZone(context, caller, domain);
       if (!deleted.ok) return deleted;
-      return ok(NO_CONTENT);
+      return ok(undefined);
     },
   }),
 ];
@@ -288,7 +289,7 @@ const changing: MakeEndpoints = (context) => [
     fields: z.object({ rrsets: z.array(rrsetFields) }),
     admit: async (caller, octets) =>
       context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
-    reply: nothing,
+    ...NOTHING,
     act: async ({ caller, params: { zone_id: domain }, fields }) => {
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
@@ -308,7 +309,7 @@ const changing: MakeEndpoints = (context) => [
       const emptied = deleted.map(({ owner, type }) => ({ owner, type, comments: [] }));
       await replaceComments(context.db, changed.value.zone.id, [...emptied, ...read.value.comments]);
       return ok(
-        new RawReply("application/json", "", 204, {
+        new RawReply("application/json", "", 200, {
           "X-PDNS-Old-Serial": String(before.soa.serial),
           "X-PDNS-New-Serial": String(changed.value.zone.soa.serial),
         }),
@@ -323,16 +324,15 @@ const changing: MakeEndpoints = (context) => [
     fields: settingsFields.extend({ rrsets: z.array(rrsetFields).nullable().optional() }),
     admit: async (caller, octets) =>
       context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
-    reply: nothing,
+    ...NOTHING,
     act: async ({ caller, params: { zone_id: domain }, fields }) => {
       const put = await putZone(context, caller, domain, fields);
-      return put.ok ? ok(NO_CONTENT) : put;
+      return put.ok ? ok(undefined) : put;
     },
   }),
 ];
 
 const NO_SOA = "Must give SOA record for zone when replacing all RR sets";
-export const NO_CONTENT = new RawReply("application/json", "", 204);
 
 async function putZone(
   context: DnsApiContext,

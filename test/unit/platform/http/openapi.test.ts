@@ -33,6 +33,7 @@ describe("what an operation may answer", () => {
       ["200", "400", "401", "403", "413", "429", "default"], // a body, and not for everybody
     );
     expect(responsesOf({ ...base, method: "GET", path: "/a", open: true })).toEqual(["200", "400", "default"]);
+    expect(responsesOf({ ...base, method: "PUT", path: "/a", open: true, replyStatus: 204 })).toContain("204");
   });
 });
 

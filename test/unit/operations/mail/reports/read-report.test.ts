@@ -121,6 +121,7 @@ describe("what would do harm is refused, in bounded time and memory", () => {
       zipOf(Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`__MACOSX/${i}`, ""]))),
       "corrupt-archive",
     ],
+    ["a name of megabytes", `<feedback><${"n".repeat(2 * 2 ** 20)}>${"<a/>".repeat(20_000)}`, "malformed"],
     ["elements in elements", `<feedback>${"<a>".repeat(100_000)}`, "too-deep"],
     ["an element without an end", `<feedback${" a".repeat(2_000_000)}`, "malformed"],
     ["a million records", `<feedback>${"<record></record>".repeat(1_000_000)}</feedback>`, "malformed"],
