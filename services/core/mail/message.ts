@@ -23,11 +23,15 @@ const LF = 0x0a;
  * @see RFC 5322 §2.1
  */
 export function splitMessage(message: Buffer): MessageParts {
-  if (message.length >= 2 && message[0] === CR && message[1] === LF) return { fields: [], body: message.subarray(2) };
+  const length = headerLength(message);
+  return { fields: readFields(message.toString("latin1", 0, length)), body: message.subarray(length + 2) };
+}
+
+/** Octets of the header, the CRLF of its last field included and the empty line behind it not. */
+export function headerLength(message: Buffer): number {
+  if (message.length >= 2 && message[0] === CR && message[1] === LF) return 0;
   const end = message.indexOf(END_OF_HEADER);
-  const header = end < 0 ? message : message.subarray(0, end + 2);
-  const body = end < 0 ? message.subarray(message.length) : message.subarray(end + END_OF_HEADER.length);
-  return { fields: readFields(header.toString("latin1")), body };
+  return end < 0 ? message.length : end + 2;
 }
 
 /** Put a message together again. */
