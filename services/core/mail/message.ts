@@ -1,4 +1,5 @@
 /** A message as octets: its header fields and its body, read and changed without touching anything else. */
+import { isAscii, isUtf8 } from "node:buffer";
 
 /** One header field as it stands, folding and final CRLF included; octets are kept as latin1 characters. */
 export interface RawField {
@@ -32,6 +33,16 @@ export function headerLength(message: Buffer): number {
   if (message.length >= 2 && message[0] === CR && message[1] === LF) return 0;
   const end = message.indexOf(END_OF_HEADER);
   return end < 0 ? message.length : end + 2;
+}
+
+/**
+ * Whether the header has UTF-8 beyond ASCII: it leaves with SMTPUTF8 or not at all. Octets that are not UTF-8 make no
+ * international header; they are no mail system's to understand.
+ * @see RFC 6531 §3.5, RFC 6532 §3
+ */
+export function hasInternationalHeader(message: Buffer): boolean {
+  const header = message.subarray(0, headerLength(message));
+  return !isAscii(header) && isUtf8(header);
 }
 
 /** Put a message together again. */
