@@ -32,6 +32,12 @@ export interface Submitter {
   readonly login: string;
 }
 
+/** What is known of a dialogue; what a login that is under way notes of one that is over goes with it. */
+interface Dialogue {
+  failures: number;
+  isOver: boolean;
+}
+
 /**
  * Who may submit, and who has tried too often. Failures are counted in this process's memory, loopback included, and
  * those of an IPv6 address for its whole network. A campaign that is guessed at from many addresses answers one key a
@@ -43,11 +49,10 @@ export class Authoriser {
   readonly #observe: Observe;
   readonly #byUser = new RateLimiterMemory({ points: FAILURES_PER_ADDRESS_AND_USER, duration: WINDOW_SECONDS });
   readonly #byAddress = new RateLimiterMemory({ points: FAILURES_PER_ADDRESS, duration: WINDOW_SECONDS });
-  readonly #failuresOf = new Map<string, number>();
   /** Slows guesses at one campaign from ever new addresses. */
   readonly #guesses: KeyGuesses;
-  /** Dialogues whose login waits for its turn. */
-  readonly #waiting = new Map<string, { isGone: boolean }>();
+  /** By the ids of the dialogues that have tried to log in and are not over. */
+  readonly #dialogues = new Map<string, Dialogue>();
 
   constructor(db: Db, keyRing: KeyRing, observe: Observe) {
     this.#db = db;
@@ -61,39 +66,42 @@ export class Authoriser {
     { username, password, actAs }: SmtpCredentials,
     { id, clientAddress }: { readonly id: string; readonly clientAddress: string },
   ): Promise<{ readonly user: Submitter } | { readonly refusal: SmtpReply }> {
+    const dialogue = this.#enter(id);
     const source = sourceOf(clientAddress);
     const pair = `${source} ${username.slice(0, LONGEST_USER)}`;
     if (await this.#isLocked(pair, source)) return { refusal: LOCKED };
     const apikeyHash = hashApiKey(this.#keyRing, "campaign", password);
-    const place = { isGone: false };
-    this.#waiting.set(id, place);
     const attempt = {
       address: clientAddress,
       digest: JSON.stringify([username, actAs, apikeyHash.toString("base64")]),
       target: () => username.slice(0, LONGEST_USER),
-      isGone: () => place.isGone,
+      isGone: () => dialogue.isOver,
     };
-    const found = await this.#guesses
-      .judge(attempt, async () => {
-        // RFC 4616 §2: nobody here may act for somebody else.
-        const campaign = actAs === username ? await this.#findCampaign(username, apikeyHash) : undefined;
-        return campaign ? ok(campaign) : refuse({ kind: "unauthenticated" as const });
-      })
-      .finally(() => this.#waiting.delete(id));
+    const found = await this.#guesses.judge(attempt, async () => {
+      // RFC 4616 §2: nobody here may act for somebody else.
+      const campaign = actAs === username ? await this.#findCampaign(username, apikeyHash) : undefined;
+      return campaign ? ok(campaign) : refuse({ kind: "unauthenticated" as const });
+    });
     if (found.ok) {
-      this.#failuresOf.delete(id);
+      dialogue.failures = 0;
       await this.#byUser.delete(pair);
       return { user: { campaign: found.value, apikeyHash, login: username } };
     }
     if (found.error.kind !== "unauthenticated") return { refusal: LOCKED };
-    return { refusal: await this.#countFailure(pair, { id, clientAddress, username }) };
+    return { refusal: await this.#countFailure(pair, dialogue, { clientAddress, username }) };
   }
 
   /** A dialogue is over. */
   forget(id: string): void {
-    this.#failuresOf.delete(id);
-    const place = this.#waiting.get(id);
-    if (place) place.isGone = true;
+    const dialogue = this.#dialogues.get(id);
+    if (dialogue) dialogue.isOver = true;
+    this.#dialogues.delete(id);
+  }
+
+  #enter(id: string): Dialogue {
+    const dialogue = this.#dialogues.get(id) ?? { failures: 0, isOver: false };
+    this.#dialogues.set(id, dialogue);
+    return dialogue;
   }
 
   async #isLocked(pair: string, source: string): Promise<boolean> {
@@ -113,11 +121,11 @@ export class Authoriser {
 
   async #countFailure(
     pair: string,
-    { id, clientAddress, username }: { id: string; clientAddress: string; username: string },
+    dialogue: Dialogue,
+    { clientAddress, username }: { clientAddress: string; username: string },
   ): Promise<SmtpReply> {
     const [user] = await Promise.all([this.#byUser.penalty(pair), this.#byAddress.penalty(sourceOf(clientAddress))]);
-    const inDialogue = (this.#failuresOf.get(id) ?? 0) + 1;
-    this.#failuresOf.set(id, inDialogue);
+    dialogue.failures += 1;
     this.#observe({
       kind: "submission-login-failed",
       level: user.consumedPoints === FAILURES_PER_ADDRESS_AND_USER ? "warn" : "info",
@@ -126,7 +134,7 @@ export class Authoriser {
       failures: user.consumedPoints,
     });
     await sleep(FIRST_DELAY_MS * 2 ** Math.min(user.consumedPoints - 1, MOST_DOUBLINGS));
-    return inDialogue >= FAILURES_PER_CONNECTION ? TOO_MANY : WRONG;
+    return dialogue.failures >= FAILURES_PER_CONNECTION ? TOO_MANY : WRONG;
   }
 }
 

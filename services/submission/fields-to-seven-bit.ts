@@ -7,7 +7,8 @@ import { parameter } from "../core/mail/mime.ts";
 import { newField } from "./mime-tree.ts";
 
 const BEYOND_ASCII = /[^\x00-\x7f]/;
-const MAILBOXES = /^(?:resent-)?(?:from|sender|reply-to|to|cc)$/;
+/** Phrases with something in angle brackets behind them; that of List-Id is no address (RFC 2919 §3). */
+const MAILBOXES = /^(?:(?:resent-)?(?:from|sender|reply-to|to|cc)|list-id)$/;
 const PARAMETERS = /^content-(?:type|disposition)$/;
 /** Identifiers, dates and URLs: encoded words may not stand in them (RFC 2047 §5). */
 const WORDLESS =

@@ -16,23 +16,26 @@ export interface Delimiter {
 
 /** The delimiter lines of a multipart, up to the closing one, with which the list of parts ends. */
 export function findDelimiters(body: Buffer, boundary: string): Delimiter[] {
-  const dashes = Buffer.from(`--${boundary}`, "latin1");
   const delimiters: Delimiter[] = [];
-  let from = 0;
-  for (let at = body.indexOf(dashes); at >= 0; at = body.indexOf(dashes, from)) {
-    from = at + dashes.length;
-    if (at > 0 && body[at - 1] !== CRLF[1]) continue;
-    const lineEnd = body.indexOf(CRLF, from);
+  for (const at of delimiterStarts(body, boundary)) {
+    const lineEnd = body.indexOf(CRLF, at);
     const end = lineEnd < 0 ? body.length : lineEnd + CRLF.length;
-    const rest = /^(--)?[ \t]*(?:\r\n)?$/.exec(body.toString("latin1", from, end));
+    const rest = /^(--)?[ \t]*(?:\r\n)?$/.exec(body.toString("latin1", at + 2 + boundary.length, end));
     if (rest === null) continue;
     const closes = rest[1] !== undefined;
     // Two delimiters in a row share the line break between them.
     delimiters.push({ start: Math.max(at - CRLF.length, delimiters.at(-1)?.end ?? 0), end, closes });
     if (closes) break;
-    from = end;
   }
   return delimiters;
+}
+
+/** Where lines begin that may be delimiters: with two hyphens and the boundary, which may be the beginning of another's. */
+export function* delimiterStarts(body: Buffer, boundary: string): Iterable<number> {
+  const inLaterLine = Buffer.from(`\n--${boundary}`, "latin1");
+  const inFirstLine = inLaterLine.subarray(1);
+  if (body.subarray(0, inFirstLine.length).equals(inFirstLine)) yield 0;
+  for (let at = body.indexOf(inLaterLine); at >= 0; at = body.indexOf(inLaterLine, at + 1)) yield at + 1;
 }
 
 /** The boundary parameter of a multipart (RFC 2046 §5.1.1). */

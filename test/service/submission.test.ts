@@ -52,6 +52,7 @@ const values = () => ({
   octets998: "x".repeat(998),
   octets999: "x".repeat(999),
   octets3000: "x".repeat(3_000),
+  parts2001: "--a\r\n\r\n".repeat(2_001),
   octets101: "x".repeat(101),
   octets500: "x".repeat(500),
   // A line is written octet by octet.

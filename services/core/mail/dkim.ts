@@ -174,6 +174,7 @@ export function relaxBody(body: Buffer): Buffer {
 }
 
 const SPACE = 0x20;
+const TAB = 0x09;
 const CR = 0x0d;
 const LF = 0x0a;
 const CRLF = Buffer.from("\r\n", "latin1");
@@ -181,8 +182,16 @@ const CRLF = Buffer.from("\r\n", "latin1");
 const UNRELAXED = ["  ", "\t", " \r\n"].map((octets) => Buffer.from(octets, "latin1"));
 
 function squeeze(body: Buffer): Buffer {
-  const text = body.toString("latin1").replace(/[ \t]{2,}|\t/g, " ");
-  return Buffer.from(text.replaceAll(" \r\n", "\r\n"), "latin1");
+  const squeezed = Buffer.allocUnsafe(body.length);
+  let length = 0;
+  for (let i = 0; i < body.length; i++) {
+    const octet = body[i] as number;
+    const isSpace = octet === SPACE || octet === TAB;
+    if (isSpace && length > 0 && squeezed[length - 1] === SPACE) continue;
+    if (octet === CR && body[i + 1] === LF && length > 0 && squeezed[length - 1] === SPACE) length--;
+    squeezed[length++] = isSpace ? SPACE : octet;
+  }
+  return squeezed.subarray(0, length);
 }
 
 function foldNames(names: readonly string[]): string {

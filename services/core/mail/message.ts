@@ -1,4 +1,5 @@
 /** A message as octets: its header fields and its body, read and changed without touching anything else. */
+import { isAscii, isUtf8 } from "node:buffer";
 
 /** One header field as it stands, folding and final CRLF included; octets are kept as latin1 characters. */
 export interface RawField {
@@ -23,11 +24,25 @@ const LF = 0x0a;
  * @see RFC 5322 §2.1
  */
 export function splitMessage(message: Buffer): MessageParts {
-  if (message.length >= 2 && message[0] === CR && message[1] === LF) return { fields: [], body: message.subarray(2) };
+  const length = headerLength(message);
+  return { fields: readFields(message.toString("latin1", 0, length)), body: message.subarray(length + 2) };
+}
+
+/** Octets of the header, the CRLF of its last field included and the empty line behind it not. */
+export function headerLength(message: Buffer): number {
+  if (message.length >= 2 && message[0] === CR && message[1] === LF) return 0;
   const end = message.indexOf(END_OF_HEADER);
-  const header = end < 0 ? message : message.subarray(0, end + 2);
-  const body = end < 0 ? message.subarray(message.length) : message.subarray(end + END_OF_HEADER.length);
-  return { fields: readFields(header.toString("latin1")), body };
+  return end < 0 ? message.length : end + 2;
+}
+
+/**
+ * Whether the header has UTF-8 beyond ASCII: it leaves with SMTPUTF8 or not at all. Octets that are not UTF-8 make no
+ * international header; they are no mail system's to understand.
+ * @see RFC 6531 §3.5, RFC 6532 §3
+ */
+export function hasInternationalHeader(message: Buffer): boolean {
+  const header = message.subarray(0, headerLength(message));
+  return !isAscii(header) && isUtf8(header);
 }
 
 /** Put a message together again. */

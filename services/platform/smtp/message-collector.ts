@@ -9,7 +9,7 @@ export interface CollectedMessage {
   release(): void;
 }
 
-/** All messages that are being received at once may hold this much memory, */
+/** All messages that are being received at once may hold this much memory, blocks that are not full yet included, */
 const MEMORY_OCTETS = 384 * 1024 * 1024;
 /** and those of one holder this much, or one message. */
 const SHARE_OCTETS = MEMORY_OCTETS / 6;
@@ -53,7 +53,7 @@ export class MessageCollector {
     { mostOctets, keptOctets }: MessageSize,
     holder: string,
   ): Promise<Result<CollectedMessage, SmtpReply>> {
-    const chunks: Buffer[] = [];
+    const message = new OctetBlocks(keptOctets);
     let held = 0;
     let problem: SmtpReply | undefined;
     const lineEnds = this.#lines === "strict" ? new LineEndCheck() : undefined;
@@ -70,18 +70,18 @@ export class MessageCollector {
           release();
           return refuse(TOO_BIG);
         }
-        const kept = chunk.subarray(0, Math.max(0, keptOctets - held));
+        const growth = message.growthFor(chunk);
         if (stream.byteLength > mostOctets) problem = TOO_BIG;
-        else if (this.#heldOctets + kept.length > MEMORY_OCTETS || this.#heldBy.of(holder) + kept.length > share) {
+        else if (this.#heldOctets + growth > MEMORY_OCTETS || this.#heldBy.of(holder) + growth > share) {
           problem ??= NO_ROOM;
         }
         problem ??= lineEnds?.read(chunk);
         if (problem) {
-          chunks.length = 0;
+          message.clear();
           release();
-        } else if (kept.length > 0) {
-          chunks.push(kept);
-          hold(kept.length);
+        } else {
+          hold(growth);
+          message.append(chunk);
         }
       }
     } catch (error) {
@@ -89,12 +89,65 @@ export class MessageCollector {
       throw error;
     }
     problem ??= lineEnds?.end();
-    if (!problem) return ok({ octets: Buffer.concat(chunks), release });
-    release();
-    return refuse(problem);
+    if (problem) {
+      release();
+      return refuse(problem);
+    }
+    const octets = message.toBuffer();
+    hold(octets.length - held);
+    return ok({ octets, release });
   }
 }
 
+const BLOCK_OCTETS = 64 * 1024;
+
+/**
+ * The first octets of what comes in pieces, in blocks: a piece kept as it is takes some hundred octets beside its own,
+ * and smtp-server makes one of each line that begins with a dot.
+ */
+class OctetBlocks {
+  readonly #mostOctets: number;
+  #blocks: Buffer[] = [];
+  /** The block that is being filled, and how far. */
+  #last: Buffer = NOTHING;
+  #filled = 0;
+  #capacity = 0;
+
+  constructor(mostOctets: number) {
+    this.#mostOctets = mostOctets;
+  }
+
+  /** How many octets of memory the piece takes beyond those that are taken. */
+  growthFor(piece: Buffer): number {
+    const missing = piece.length - (this.#last.length - this.#filled);
+    const blocks = Math.ceil(Math.max(0, missing) / BLOCK_OCTETS);
+    return Math.min(blocks * BLOCK_OCTETS, this.#mostOctets - this.#capacity);
+  }
+
+  append(piece: Buffer): void {
+    const growth = this.growthFor(piece);
+    const fitting = piece.copy(this.#last, this.#filled);
+    this.#filled += fitting;
+    if (growth === 0) return;
+    this.#last = Buffer.allocUnsafeSlow(growth);
+    this.#blocks.push(this.#last);
+    this.#capacity += growth;
+    this.#filled = piece.copy(this.#last, 0, fitting);
+  }
+
+  clear(): void {
+    this.#blocks = [];
+    this.#last = NOTHING;
+    this.#filled = 0;
+    this.#capacity = 0;
+  }
+
+  toBuffer(): Buffer {
+    return Buffer.concat(this.#blocks, this.#capacity - (this.#last.length - this.#filled));
+  }
+}
+
+const NOTHING = Buffer.alloc(0);
 const TOO_BIG: SmtpReply = { code: 552, enhancedStatus: "5.3.4", lines: ["message exceeds the size limit"] };
 const NO_ROOM: SmtpReply = { code: 452, enhancedStatus: "4.3.1", lines: ["insufficient storage, try again later"] };
 const BARE_LINE_END: SmtpReply = {

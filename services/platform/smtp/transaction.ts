@@ -151,7 +151,7 @@ function findUnsuited(
 ): SmtpReply | undefined {
   if (envelope.needsSmtputf8 && !smtpUtf8) {
     // RFC 6531 §3.5
-    return { code: 550, enhancedStatus: "5.6.7", lines: ["the server does not take internationalized addresses"] };
+    return { code: 550, enhancedStatus: "5.6.7", lines: ["the server does not take internationalized mail"] };
   }
   if (!eightBitMime && !isAscii(octets)) {
     // RFC 6152 §3: it must not be sent so, and what is signed cannot be converted any more.

@@ -29,6 +29,7 @@ describe("header fields beyond ASCII", () => {
     ["To: Ñus: a@example.net;", "To: =?UTF-8?B?w5F1cw==?= : a@example.net;"],
     ["Reply-To: <a@BÜCHER.example>", "Reply-To: <a@xn--bcher-kva.example>"],
     ["To: a@bücher.example", "To: a@xn--bcher-kva.example"],
+    ["List-Id: Boletín <news.example.org>", "List-Id: =?UTF-8?B?Qm9sZXTDrW4=?= <news.example.org>"],
     ['Content-Type: text/plain; name="año.txt"', "Content-Type: text/plain; name*=UTF-8''a%C3%B1o.txt"],
     [
       "Content-Disposition: inline; filename=mi año; size=1",
