@@ -51,7 +51,7 @@ export interface SmtpTimeouts {
   readonly connectMs: number;
   /** The greeting once connected, and the TLS handshake. */
   readonly greetingMs: number;
-  /** Silence in the session, and for a whole reply, the one after the final dot too. */
+  /** For a whole reply; the one after the final dot is waited for from when all of the message is taken. */
   readonly commandMs: number;
 }
 
