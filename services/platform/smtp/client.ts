@@ -218,7 +218,8 @@ async function introduce(dialogue: SmtpDialogue, hostname: string): Promise<Resu
   dialogue.command(`EHLO ${hostname}`);
   const greeted = answerOf(await dialogue.readReply(), "ehlo");
   if (greeted.ok) return ok(readExtensions(greeted.value));
-  if (greeted.error.kind !== "reply" || greeted.error.reply.code === 421) return greeted;
+  // What is refused for now may be known all the same: in HELO there is no TLS, and no 8-bit mail.
+  if (greeted.error.kind !== "reply" || greeted.error.reply.code < 500) return greeted;
   dialogue.command(`HELO ${hostname}`);
   const plain = answerOf(await dialogue.readReply(), "ehlo");
   return plain.ok ? ok(readExtensions({ code: 250, lines: [] })) : plain;

@@ -122,3 +122,22 @@ test("of a session that is over what waits to be sent is not held", async () => 
   session.close();
   expect([near.destroyed, session.usable]).toEqual([true, false]);
 });
+
+test.each([
+  ["451 4.3.0 try again later", { ok: false, error: { kind: "reply", stage: "ehlo", reply: { code: 451 } } }, []],
+  ["502 5.5.1 what is that", { ok: true }, ["HELO client.example.org\r\n"]],
+])("EHLO answered with %s", async (refusal, expected, heard) => {
+  const { far, opened } = await connect();
+  const commands: string[] = [];
+  far.write("220 far.example.net\r\n");
+  await once(far, "data");
+  far.on("data", (chunk) => {
+    commands.push(String(chunk));
+    far.write("250 far.example.net\r\n");
+  });
+  far.write(`${refusal}\r\n`);
+  const session = await opened;
+  expect(session).toMatchObject(expected);
+  expect(commands).toEqual(heard);
+  if (session.ok) session.value.close();
+});
