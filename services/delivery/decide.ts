@@ -30,7 +30,7 @@ export function decide(
   progress: DeliveryProgress,
   policy: { readonly schedule: RetrySchedule; readonly random: () => number; readonly phrases?: Phrases },
 ): Outcome {
-  const words = readable(describeResult(result));
+  const words = describeResult(result);
   if (result.kind === "accepted") return { kind: "delivered", words };
   const verdict = judge(result, policy.phrases);
   if (verdict.final) return { kind: "bounced", words, bounceClass: verdict.bounceClass };
@@ -100,14 +100,18 @@ export function replyOf(result: AttemptResult): {
   return { stage, code: reply?.code ?? 0, status: reply?.enhancedStatus ?? "" };
 }
 
-function describeResult(result: AttemptResult): string {
-  if (result.kind !== "failed") return describeSmtpReply(result.reply);
-  return result.failure.kind === "broken" ? result.failure.text : describeSmtpReply(result.failure.reply);
+/**
+ * How an attempt ended, in the far side's words or what stands for them, on one line: only what can be read, without
+ * controls (PostgreSQL takes no NUL), and no novels.
+ */
+export function describeResult(result: AttemptResult): string {
+  const words = wordsOf(result);
+  return [...words.replace(/[\x00-\x1f\x7f]+/g, " ")].slice(0, MOST_CHARACTERS).join("");
 }
 
-/** What strangers say is kept only as far as it can be read: no controls (PostgreSQL takes no NUL), no novels. */
-function readable(words: string): string {
-  return [...words.replace(/[\x00-\x1f\x7f]+/g, " ")].slice(0, MOST_CHARACTERS).join("");
+function wordsOf(result: AttemptResult): string {
+  if (result.kind !== "failed") return describeSmtpReply(result.reply);
+  return result.failure.kind === "broken" ? result.failure.text : describeSmtpReply(result.failure.reply);
 }
 
 const MOST_CHARACTERS = 1_000;

@@ -18,7 +18,7 @@ import {
   octetsOfValues,
   type PreparedMessage,
 } from "./compose.ts";
-import { type AttemptResult, concernsDestination, decide } from "./decide.ts";
+import { type AttemptResult, concernsDestination, decide, describeResult } from "./decide.ts";
 import { LaneWay, type WayTools } from "./lane-way.ts";
 import type { MessageCache } from "./message-cache.ts";
 import type { OctetBudget } from "./octet-budget.ts";
@@ -345,7 +345,7 @@ export class Lane {
     const sources = result.kind === "unroutable" ? [ANY_SOURCE] : isSaid ? [source] : own;
     for (const troubled of sources) this.#way.resting.set(troubled, 0);
     if (!isSaid || own.every((other) => this.#way.resting.has(other))) this.#trouble = result;
-    noteDestination(destination, sources, result.kind === "failed" ? describe(result.failure) : "no route");
+    noteDestination(destination, sources, describeResult(result));
   }
 }
 
@@ -353,8 +353,4 @@ export class Lane {
 function isStaleSession(failure: SmtpFailure): boolean {
   if (failure.kind === "broken") return failure.stage !== "message";
   return failure.kind === "reply" && failure.reply.code === 421 && failure.stage === "mail";
-}
-
-function describe(failure: SmtpFailure): string {
-  return failure.kind === "broken" ? failure.text : failure.reply.lines.join(" ");
 }

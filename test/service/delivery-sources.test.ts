@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
 import type { SMTPServerSession } from "smtp-server";
 import { describe, expect, test } from "vitest";
 import { QueueTurns } from "../../services/delivery/queue-turns.ts";
@@ -13,6 +15,7 @@ import {
   run,
   setUpDelivery,
   sink,
+  stops,
   untilSent,
 } from "../support/delivery.ts";
 import { LOOK_REQUEST } from "../support/look-request.ts";
@@ -94,6 +97,25 @@ test("one that is dead, or has no way to it, is left alone by every address of t
     () => database.db("deliveries").where({ state: "queued", attempts: 1 }),
     (tried) => tried.length === 5,
   );
+});
+
+test("the words of one that is left alone are kept as far as they can be read", async () => {
+  const far = createServer((socket) => {
+    socket.on("error", () => {}).write(`451-4.3.2 not\0now\r\n451 4.3.2 ${"x".repeat(10_000)}\r\n`);
+  });
+  await once(far.listen(0, "127.0.0.1"), "listening");
+  stops.push(() => void far.close());
+  run(makeWorker(routes({ "busy.example.net": (far.address() as AddressInfo).port }), {}, LONG));
+  await accept(["one@busy.example.net"]);
+  await eventually(
+    () => database.db("destination_backoffs").pluck("reason"),
+    (reasons) => reasons.length > 0,
+  );
+  const [reason] = await database.db("destination_backoffs").pluck<string[]>("reason");
+  expect(reason).toMatch(/^451 4\.3\.2 not now x+$/);
+  expect(reason).toHaveLength(1_000);
+  const replies = () => database.db("deliveries").where({ attempts: 1 }).pluck("reply");
+  expect(await eventually(replies, (stored) => stored.length > 0)).toEqual([reason]);
 });
 
 describe("the lease statement", () => {

@@ -40,7 +40,8 @@ const MOST_EXCHANGERS = 20;
 
 /**
  * The mail exchangers of a domain, in the order in which they are tried. Of more than one attempt tries, the best is always
- * among them, and the others take turns, each by one address: an attempt goes on where the one before it ended.
+ * among them, and the others take turns: an attempt goes on where the one before it ended. So do the addresses of an
+ * exchanger that has more than there are places for; one place is each exchanger's, and more go first to the better ones.
  * @param domain as A-labels
  * @param attemptsMade for the message
  * @returns refused with the reply that stands for it: 556 5.1.10 (null MX), 550 5.1.2 (no such domain, nowhere to
@@ -57,24 +58,21 @@ export async function findMxRoute(
   if (!exchangers.ok) return exchangers;
   const sts = await surroundings.findPolicy(domain);
   const enforced = sts?.mode === "enforce" ? sts : undefined;
-  const peers: SmtpPeer[] = [];
+  const found: SmtpPeer[][] = [];
   let trouble: RouteRefusal | undefined;
-  const addressesOfEach = exchangers.value.length > MOST_PEERS ? 1 : MOST_PEERS;
   for (const name of inTurn(exchangers.value, attemptsMade).slice(0, MOST_EXCHANGERS)) {
     const security = await secureExchanger(domain, name, { ...surroundings, enforced });
     const addresses: Result<string[], RouteRefusal> = security.ok ? await findAddresses(name, surroundings) : security;
-    if (addresses.ok && security.ok) {
-      const tried = addresses.value.slice(0, addressesOfEach);
-      peers.push(...tried.map((host) => ({ host, name, ...security.value })));
-    }
+    if (addresses.ok && security.ok) found.push(addresses.value.map((host) => ({ host, name, ...security.value })));
     // What may pass decides: who is only away for now must not look like nobody.
     else if (!addresses.ok && (trouble === undefined || addresses.error.code < 500)) trouble = addresses.error;
-    if (peers.length >= MOST_PEERS) break;
+    if (found.length >= MOST_PEERS) break;
   }
-  if (peers.length > 0) {
+  if (found.length > 0) {
+    const peers = sharePlaces(found, attemptsMade);
     // A session from before a policy demanded TLS, or proof, is none that may be used after.
     const demands = [...new Set(peers.map(({ tls }) => tls))].sort();
-    return ok({ key: `mx ${domain} ${demands.join(" ")}`, peers: peers.slice(0, MOST_PEERS), demands: { sts } });
+    return ok({ key: `mx ${domain} ${demands.join(" ")}`, peers, demands: { sts } });
   }
   return refuse(trouble ?? reply(550, "5.1.2", `no mail exchanger of ${domain} can be reached`));
 }
@@ -82,8 +80,26 @@ export async function findMxRoute(
 function inTurn(names: readonly string[], attemptsMade: number): readonly string[] {
   if (names.length <= MOST_PEERS) return names;
   const others = names.slice(1);
-  const start = (attemptsMade * (MOST_PEERS - 1)) % others.length;
-  return [...names.slice(0, 1), ...others.slice(start), ...others.slice(0, start)];
+  return [...names.slice(0, 1), ...goingOn(others, attemptsMade * (MOST_PEERS - 1))];
+}
+
+/** Whom an attempt tries: places go round the exchangers, one at a time. */
+function sharePlaces(found: readonly (readonly SmtpPeer[])[], attemptsMade: number): SmtpPeer[] {
+  const ofExchangers = found
+    .flatMap((peers, exchanger) => peers.map((_, round) => ({ exchanger, round })))
+    .sort((a, b) => a.round - b.round)
+    .slice(0, MOST_PEERS)
+    .map(({ exchanger }) => exchanger);
+  return found.flatMap((peers, exchanger) => {
+    const places = ofExchangers.filter((each) => each === exchanger).length;
+    return goingOn(peers, attemptsMade * places).slice(0, places);
+  });
+}
+
+/** Begins behind so many that had their turn, and then with the first again. */
+function goingOn<T>(all: readonly T[], had: number): T[] {
+  const start = had % all.length;
+  return [...all.slice(start), ...all.slice(0, start)];
 }
 
 const NOT_OPENED = { address: "", source: "", evidence: { kind: "not-offered" } } as const;

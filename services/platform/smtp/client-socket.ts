@@ -6,10 +6,10 @@ export function clientOf({ remoteAddress = "" }: Socket): string {
   return remoteAddress.replace(/^::ffff:/i, "");
 }
 
-/** How long a client may take to close its side. */
+/** How long the other end may take to close its side, whatever it does meanwhile. */
 const LINGER_MS = 5_000;
 
-/** Ends a connection behind what is said last; a client that does not close its side is cut off. */
+/** Ends a connection behind what is said last; who does not close its side, or does not read, is cut off. */
 export function endConnection(socket: Socket, lastWords: SmtpReply | string): void {
   socket.on("error", () => {});
   if (socket.destroyed) return;

@@ -9,6 +9,7 @@ import type { SmtpReply } from "../../core/mail/smtp-reply.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { SpanAttributes } from "../observability/tracer.ts";
 import { inSpan } from "../observability/tracing.ts";
+import { endConnection } from "./client-socket.ts";
 import { SmtpDialogue } from "./dialogue.ts";
 import { readExtensions, type SmtpExtensions, type SmtpFailure, sendMessage } from "./transaction.ts";
 
@@ -51,7 +52,7 @@ export interface SmtpTimeouts {
   readonly connectMs: number;
   /** The greeting once connected, and the TLS handshake. */
   readonly greetingMs: number;
-  /** Silence in the session, and for a whole reply, the one after the final dot too. */
+  /** For a whole reply; the one after the final dot is waited for from when all of the message is taken. */
   readonly commandMs: number;
 }
 
@@ -80,9 +81,6 @@ export interface SmtpSession {
   /** Says QUIT, and does not wait for long. */
   close(): void;
 }
-
-/** So long a server has to close its side after QUIT. */
-const LAST_WORDS_MS = 5_000;
 
 /** Opens a session up to the reply to EHLO, inside TLS where that is to be. */
 export function openSmtpSession(peer: SmtpPeer, options: SmtpClientOptions): Promise<Result<SmtpSession, SmtpFailure>> {
@@ -220,7 +218,8 @@ async function introduce(dialogue: SmtpDialogue, hostname: string): Promise<Resu
   dialogue.command(`EHLO ${hostname}`);
   const greeted = answerOf(await dialogue.readReply(), "ehlo");
   if (greeted.ok) return ok(readExtensions(greeted.value));
-  if (greeted.error.kind !== "reply" || greeted.error.reply.code === 421) return greeted;
+  // What is refused for now may be known all the same: in HELO there is no TLS, and no 8-bit mail.
+  if (greeted.error.kind !== "reply" || greeted.error.reply.code < 500) return greeted;
   dialogue.command(`HELO ${hostname}`);
   const plain = answerOf(await dialogue.readReply(), "ehlo");
   return plain.ok ? ok(readExtensions({ code: 250, lines: [] })) : plain;
@@ -324,11 +323,12 @@ class Session implements SmtpSession {
   }
 
   close(): void {
-    if (this.usable) this.#dialogue.command("QUIT");
+    if (this.#isClosed) return;
     this.#isClosed = true;
-    this.#socket.end();
-    // Who never closes its side is left.
-    this.#socket.setTimeout(LAST_WORDS_MS, () => this.#socket.destroy());
+    // A message may still be on its way that nobody waits for.
+    if (this.#dialogue.isOver) this.#socket.destroy();
+    else endConnection(this.#socket, "QUIT\r\n");
+    this.#dialogue.end("the session was closed");
   }
 }
 

@@ -5,8 +5,8 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 
 /** A server that says more than this in one reply says nothing that anybody wants to know. */
 const MOST_REPLY_CHARACTERS = 64 * 1024;
-/** While a message is being sent its reply is waited for as long again for each so many octets: a slow line is lawful. */
-const OCTETS_PER_WAIT = 2 ** 20;
+/** So long a server may take over one block of a message (RFC 5321 §4.5.3.2.5). */
+const BLOCK_MS = 3 * 60_000;
 /** The last line of a reply has no hyphen after its code (RFC 5321 §4.2.1). */
 const LAST_LINE = /^\d{3}(?:[ \r]|$)/;
 
@@ -47,26 +47,34 @@ export class SmtpDialogue {
     this.#socket.write(lines.map((line) => `${line}\r\n`).join(""));
   }
 
-  /** Sends octets that get one reply as a whole: the pieces of a message with its final dot. */
-  sendMessage(pieces: readonly Buffer[]): void {
+  /**
+   * Sends a message, its final dot included, a block at a time: the next one is made when the server has taken the one before.
+   * @returns the reply to it. One that comes before the end of the message ends the dialogue, and counts if it refuses.
+   */
+  async sendMessage(blocks: Iterable<Buffer>): Promise<Result<SmtpReply, string>> {
     this.#expected += 1;
-    this.#socket.cork();
-    for (const piece of pieces) this.#socket.write(piece);
-    this.#socket.uncork();
+    const reply = this.#nextReply();
+    for (const block of blocks) {
+      if (this.#waiting === undefined) {
+        this.end("a reply before the end of the message");
+        const early = await reply;
+        return early.ok && early.value.code < 400 ? refuse(this.#endedBy!) : early;
+      }
+      const written = new Promise<void>((resolve) => this.#socket.write(block, () => resolve()));
+      await this.#within(Promise.race([reply, written]), BLOCK_MS, "the server stopped taking the message");
+    }
+    return this.#within(reply, this.#replyMs);
   }
 
   /** What the server says by itself, once and first. */
   readGreeting(ms: number): Promise<Result<SmtpReply, string>> {
     this.#expected += 1;
-    return this.#readWithin(ms);
+    return this.#within(this.#nextReply(), ms);
   }
 
-  /**
-   * The reply to the first command whose reply was not read yet; refused with words when none can come any more.
-   * @param sentOctets of a message that it is the reply to, and that may still be on its way out
-   */
-  readReply(sentOctets = 0): Promise<Result<SmtpReply, string>> {
-    return this.#readWithin((1 + Math.floor(sentOctets / OCTETS_PER_WAIT)) * this.#replyMs);
+  /** The reply to the first command whose reply was not read yet; refused with words when none can come any more. */
+  readReply(): Promise<Result<SmtpReply, string>> {
+    return this.#within(this.#nextReply(), this.#replyMs);
   }
 
   /** Leaves the socket to somebody else. @returns whether all that the server said has been read as replies */
@@ -75,17 +83,21 @@ export class SmtpDialogue {
     return this.#endedBy === undefined && this.#heldCharacters === 0 && this.#partialLine === "";
   }
 
-  #readWithin(ms: number): Promise<Result<SmtpReply, string>> {
+  #nextReply(): Promise<Result<SmtpReply, string>> {
     const reply = this.#replies.shift();
     if (reply !== undefined) return Promise.resolve(ok(reply));
     if (this.#endedBy !== undefined) return Promise.resolve(refuse(this.#endedBy));
     return new Promise((resolve) => {
-      const timer = setTimeout(() => this.end("no whole reply in time"), ms);
-      this.#waiting = (reply) => {
-        clearTimeout(timer);
-        resolve(reply);
-      };
+      this.#waiting = resolve;
     });
+  }
+
+  /** Ends the dialogue, with these words, when what is waited for takes longer. */
+  async #within<T>(awaited: Promise<T>, ms: number, words = "no whole reply in time"): Promise<T> {
+    const timer = setTimeout(() => this.end(words), ms);
+    const outcome = await awaited;
+    clearTimeout(timer);
+    return outcome;
   }
 
   /** Nothing more is to be expected, or kept; whoever waits for a reply gets these words. The first ones count. */

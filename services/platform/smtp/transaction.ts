@@ -105,8 +105,7 @@ export async function sendMessage(
     return refused;
   }
   if (!invited.ok) return invited;
-  dialogue.sendMessage(onTheWire(octets));
-  return readAnswer(dialogue, "message", octets.length);
+  return answerOf(dialogue, "message", await dialogue.sendMessage(onTheWire(octets)));
 }
 
 /** @returns asks for the answer to a command: what is pipelined was sent, other commands are sent now */
@@ -122,8 +121,11 @@ function startAsking(
   };
 }
 
-async function readAnswer(dialogue: SmtpDialogue, stage: SmtpStage, sentOctets = 0): Promise<Answer> {
-  const read = await dialogue.readReply(sentOctets);
+async function readAnswer(dialogue: SmtpDialogue, stage: SmtpStage): Promise<Answer> {
+  return answerOf(dialogue, stage, await dialogue.readReply());
+}
+
+function answerOf(dialogue: SmtpDialogue, stage: SmtpStage, read: Result<SmtpReply, string>): Answer {
   if (!read.ok) return refuse({ kind: "broken", stage, text: read.error });
   const reply = read.value;
   // RFC 5321 §3.8: it closes the channel, whatever it was asked.
@@ -189,20 +191,24 @@ function recipientCommand(address: string, { dsn }: SmtpExtensions, envelope: En
   return [`RCPT TO:<${address}>`, ...parameters].join(" ");
 }
 
-const CRLF = Buffer.from("\r\n", "latin1");
-const LINE_WITH_DOT = Buffer.from("\r\n.", "latin1");
-const DOT = LINE_WITH_DOT.subarray(2);
-const FINAL_DOT = Buffer.from(".\r\n", "latin1");
+/** Octets of a message that are made ready, and handed to the socket, at once. */
+const BLOCK_OCTETS = 256 * 1024;
 
-/** A message as DATA carries it: a dot before each that begins a line, and the one that ends it (RFC 5321 §4.5.2). */
-export function onTheWire(octets: Buffer): Buffer[] {
-  const pieces: Buffer[] = octets[0] === DOT[0] ? [DOT] : [];
-  let start = 0;
-  for (let at = octets.indexOf(LINE_WITH_DOT); at >= 0; at = octets.indexOf(LINE_WITH_DOT, start)) {
-    pieces.push(octets.subarray(start, at + LINE_WITH_DOT.length), DOT);
-    start = at + LINE_WITH_DOT.length;
-  }
-  pieces.push(octets.subarray(start));
-  const endsInLine = octets.length === 0 || octets.subarray(-CRLF.length).equals(CRLF);
-  return [...pieces, ...(endsInLine ? [] : [CRLF]), FINAL_DOT];
+/**
+ * A message as DATA carries it: a dot before each that begins a line, and the one that ends it (RFC 5321 §4.5.2).
+ * @returns blocks, each made when it is asked for: however many lines begin with a dot, they take little memory
+ */
+export function* onTheWire(octets: Buffer): Generator<Buffer> {
+  // The end of what came before tells whether a line begins with the block.
+  let before = "\r\n";
+  let at = 0;
+  do {
+    const text = before + octets.toString("latin1", at, at + BLOCK_OCTETS);
+    at += BLOCK_OCTETS;
+    before = text.slice(-2);
+    const ending = at < octets.length ? "" : before === "\r\n" ? ".\r\n" : "\r\n.\r\n";
+    yield Buffer.from(text.replace(LINE_WITH_DOT, "\r\n..").slice(2) + ending, "latin1");
+  } while (at < octets.length);
 }
+
+const LINE_WITH_DOT = /\r\n\./g;

@@ -130,6 +130,41 @@ describe("the way to a domain", () => {
     expect(await tried(12)).toEqual([0, 2, 3, 4, 5, 6]);
   });
 
+  const several = (count: number) => found(...Array.from({ length: count }, (_, i) => `203.0.113.${i + 1}`));
+
+  test.each<[string, readonly number[], readonly number[]]>([
+    ["a backup keeps a place beside six addresses", [6, 1], [5, 1]],
+    ["places go round by preference", [2, 2, 2, 2], [2, 2, 1, 1]],
+    ["what an exchanger does not need goes to the others", [1, 9, 1], [1, 4, 1]],
+    ["all addresses are tried where there is room", [3, 3], [3, 3]],
+    ["each of six has one place", [2, 2, 2, 2, 2, 2], [1, 1, 1, 1, 1, 1]],
+  ])("%s", async (_what, counts, places) => {
+    const names = counts.map((_, i) => `m${i}.example`);
+    const zone = {
+      mx: mx(...names.map((name, i): [number, string] => [i, name])),
+      a: Object.fromEntries(names.map((name, i) => [name, several(counts[i]!)])),
+    };
+    const expected = places.flatMap((count, i) =>
+      Array.from({ length: count }, (_, at) => `m${i}.example 203.0.113.${at + 1}`),
+    );
+    expect(await hosts(zone)).toEqual(expected);
+  });
+
+  test("reaches every address in the end, in the order given where all have room", async () => {
+    const zone = {
+      mx: mx([10, "a.example"], [20, "b.example"]),
+      a: { "a.example": several(6), "b.example": found(PUBLIC) },
+    };
+    const tried = async (attemptsMade: number) => {
+      const route = await find(zone, {}, attemptsMade);
+      return route.ok ? route.value.peers.map(({ host }) => Number(host.split(".")[3])) : [];
+    };
+    expect(await tried(0)).toEqual([1, 2, 3, 4, 5, 7]);
+    expect(await tried(1)).toEqual([6, 1, 2, 3, 4, 7]);
+    zone.a["a.example"] = several(3);
+    expect(await tried(1)).toEqual([1, 2, 3, 7]);
+  });
+
   test("does not look for the addresses of exchangers without end", async () => {
     const names = Array.from({ length: 300 }, (_, i) => `m${i}.example`);
     const asked = new Set<string>();

@@ -77,3 +77,67 @@ test("a connection that does not come about is given up in its time", async () =
   expect(await opened).toMatchObject({ ok: false, error: { stage: "connect", text: "Connection timeout" } });
   expect(near.destroyed).toBe(true);
 });
+
+/** A session in clear, with a server that does the rest itself. */
+async function introduced() {
+  const { far, opened } = await connect();
+  far.write("220 far.example.net\r\n");
+  await once(far, "data");
+  far.write("250 far.example.net\r\n");
+  const session = await opened;
+  if (!session.ok) throw new Error("no session");
+  return { far, session: session.value, near: clients[0]! };
+}
+
+test("a server that goes on talking after QUIT is left all the same", async () => {
+  const { far, session, near } = await introduced();
+  far.allowHalfOpen = true;
+  session.close();
+  expect(String((await once(far, "data"))[0])).toBe("QUIT\r\n");
+  for (let said = 0; said < 5; said += 1) {
+    expect(near.destroyed).toBe(false);
+    const read = near.bytesRead;
+    far.write("2");
+    await expect.poll(() => near.bytesRead).toBeGreaterThan(read);
+    await vi.advanceTimersByTimeAsync(1_000);
+  }
+  expect(near.destroyed).toBe(true);
+  far.destroy();
+});
+
+test("of a session that is over what waits to be sent is not held", async () => {
+  const { far, session, near } = await introduced();
+  const sent = session.send(
+    { mailFrom: "a@example.org", rcptTo: ["b@example.net"], needsSmtputf8: false },
+    Buffer.alloc(32 * 2 ** 20, "x\r\n"),
+  );
+  for (const reply of ["250 ok", "250 ok", "354 go"]) {
+    await once(far, "data");
+    far.write(`${reply}\r\n`);
+  }
+  await once(far, "data");
+  far.pause();
+  await vi.advanceTimersByTimeAsync(180_000);
+  expect(await sent).toMatchObject({ ok: false, error: { kind: "broken", stage: "message" } });
+  session.close();
+  expect([near.destroyed, session.usable]).toEqual([true, false]);
+});
+
+test.each([
+  ["451 4.3.0 try again later", { ok: false, error: { kind: "reply", stage: "ehlo", reply: { code: 451 } } }, []],
+  ["502 5.5.1 what is that", { ok: true }, ["HELO client.example.org\r\n"]],
+])("EHLO answered with %s", async (refusal, expected, heard) => {
+  const { far, opened } = await connect();
+  const commands: string[] = [];
+  far.write("220 far.example.net\r\n");
+  await once(far, "data");
+  far.on("data", (chunk) => {
+    commands.push(String(chunk));
+    far.write("250 far.example.net\r\n");
+  });
+  far.write(`${refusal}\r\n`);
+  const session = await opened;
+  expect(session).toMatchObject(expected);
+  expect(commands).toEqual(heard);
+  if (session.ok) session.value.close();
+});

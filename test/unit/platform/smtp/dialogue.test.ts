@@ -1,6 +1,6 @@
 import { EventEmitter } from "node:events";
 import type { Socket } from "node:net";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { SmtpDialogue } from "../../../../services/platform/smtp/dialogue.ts";
 
 const REPLY_MS = 1_000;
@@ -12,12 +12,23 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** A dialogue that has asked one thing, and what says something to it. */
-function ask(): { dialogue: SmtpDialogue; socket: EventEmitter; say: (text: string) => void } {
-  const socket = Object.assign(new EventEmitter(), { write() {}, cork() {}, uncork() {}, resume() {} });
+/** A dialogue, what says something to it, and what takes the writes that it hands over. */
+function begin() {
+  const writes: { readonly what: string; readonly taken?: () => void }[] = [];
+  const write = (octets: string | Buffer, taken?: () => void) => {
+    writes.push({ what: octets.toString(), ...(taken && { taken }) });
+  };
+  const socket = Object.assign(new EventEmitter(), { write, resume() {} });
   const dialogue = new SmtpDialogue(socket as unknown as Socket, REPLY_MS);
-  dialogue.command("NOOP");
-  return { dialogue, socket, say: (text) => socket.emit("data", Buffer.from(text, "latin1")) };
+  const say = (text: string) => socket.emit("data", Buffer.from(text, "latin1"));
+  return { dialogue, socket, say, writes };
+}
+
+/** A dialogue that has asked one thing. */
+function ask() {
+  const begun = begin();
+  begun.dialogue.command("NOOP");
+  return begun;
 }
 
 test("a reply that trickles is waited for no longer than one that does not come", async () => {
@@ -32,13 +43,43 @@ test("a reply that trickles is waited for no longer than one that does not come"
   expect(vi.getTimerCount()).toBe(0);
 });
 
-test("the reply to a large message is given the time to send it", async () => {
-  const { dialogue, say } = ask();
-  const reply = dialogue.readReply(3 * 2 ** 20);
-  await vi.advanceTimersByTimeAsync(3.5 * REPLY_MS);
-  say("250 taken\r\n");
-  expect(await reply).toMatchObject({ ok: true, value: { code: 250 } });
-  expect(vi.getTimerCount()).toBe(0);
+describe("a message", () => {
+  const BLOCK_MS = 180_000;
+  const blocks = () => ["a", "b", "c"].map((text) => Buffer.from(text));
+
+  test("goes out block by block, each in its time, and its reply is waited for from then on", async () => {
+    const { dialogue, say, writes } = begin();
+    const reply = dialogue.sendMessage(blocks());
+    for (const written of ["a", "b", "c"]) {
+      await vi.advanceTimersByTimeAsync(BLOCK_MS - 1);
+      expect(writes.at(-1)?.what).toBe(written);
+      writes.at(-1)?.taken?.();
+    }
+    await vi.advanceTimersByTimeAsync(REPLY_MS - 1);
+    say("250 taken\r\n");
+    expect(await reply).toMatchObject({ ok: true, value: { code: 250 } });
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test("of which a block is not taken ends the dialogue", async () => {
+    const { dialogue, writes } = begin();
+    const reply = dialogue.sendMessage(blocks());
+    writes[0]?.taken?.();
+    await vi.advanceTimersByTimeAsync(BLOCK_MS);
+    expect(await reply).toEqual({ ok: false, error: "the server stopped taking the message" });
+    expect([dialogue.isOver, writes.length, vi.getTimerCount()]).toEqual([true, 2, 0]);
+  });
+
+  test.each([
+    ["552 too large", { ok: true, value: { code: 552 } }],
+    ["250 taken", { ok: false, error: "a reply before the end of the message" }],
+  ])("is not sent on once it is answered with %s", async (said, expected) => {
+    const { dialogue, say, writes } = begin();
+    const reply = dialogue.sendMessage(blocks());
+    say(`${said}\r\n`);
+    expect(await reply).toMatchObject(expected);
+    expect([dialogue.isOver, writes.length, vi.getTimerCount()]).toEqual([true, 1, 0]);
+  });
 });
 
 test("empty lines count towards a reply without end", async () => {

@@ -1,5 +1,7 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { openSmtpSession, type SmtpSession } from "../../../../services/platform/smtp/client.ts";
 import { onTheWire } from "../../../../services/platform/smtp/transaction.ts";
 
@@ -11,8 +13,13 @@ const WIRE = "Subject: x\r\n\r\nHello\r\n..dot\r\n.\r\n";
 /** What the server says to what it was sent in one write; undefined ends the connection. */
 type Script = readonly (string | undefined)[];
 
+const clients: Socket[] = [];
+const noteClient = (message: unknown) => clients.push((message as { readonly socket: Socket }).socket);
+beforeEach(() => subscribe("net.client.socket", noteClient));
+
 const stops: (() => void)[] = [];
 afterEach(() => {
+  unsubscribe("net.client.socket", noteClient);
   for (const stop of stops.splice(0)) stop();
 });
 
@@ -230,5 +237,37 @@ test.each([
   ["a\r\n.\r\n.\r\nb\r\n", "a\r\n..\r\n..\r\nb\r\n.\r\n"],
   ["a.\r\n", "a.\r\n.\r\n"],
 ])("%j goes over the wire as %j", (given, wire) => {
-  expect(Buffer.concat(onTheWire(Buffer.from(given))).toString()).toBe(wire);
+  expect(Buffer.concat([...onTheWire(Buffer.from(given))]).toString()).toBe(wire);
+});
+
+test("where a message is cut into blocks no dot is forgotten, and none is added", () => {
+  const block = 256 * 1024;
+  for (let shift = 0; shift < 4; shift += 1) {
+    const text = `${"x".repeat(block - 2 + shift)}\r\n.\r\n..\r\ny`;
+    const wire = `${text.replaceAll("\r\n.", "\r\n..")}\r\n.\r\n`;
+    expect(Buffer.concat([...onTheWire(Buffer.from(text))]).toString() === wire).toBe(true);
+  }
+});
+
+test("a message of lone dots waits in memory as one block, whatever its size", async () => {
+  const { session, server } = await open(ACCEPTS);
+  const client = clients.at(-1)!;
+  const dots = Buffer.from(".\r\n".repeat(8 * 2 ** 20));
+  const sent = session.send(ENVELOPE, dots);
+  await once(server(), "data");
+  server().removeAllListeners("data").pause();
+  await expect.poll(() => client.bytesWritten).toBeGreaterThan(2 ** 20);
+  const wireOctets = (dots.length / 3) * 4 + 3;
+  let waiting = 0;
+  let received = 0;
+  server().on("data", (chunk) => {
+    received += chunk.length;
+    waiting = Math.max(waiting, client.writableLength);
+    if (received === wireOctets) server().write("250 taken\r\n");
+  });
+  server().resume();
+  expect(await sent).toMatchObject(taken);
+  expect(received).toBe(wireOctets);
+  expect(waiting).toBeGreaterThan(0);
+  expect(waiting).toBeLessThan(2 * 256 * 1024);
 });
