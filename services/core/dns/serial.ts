@@ -63,6 +63,12 @@ export function nextSerial(
   return changes <= CHANGES_A_DAY ? ok(firstOfToday + changes - 1) : refuse(DAY_IS_FULL);
 }
 
+/** As {@link nextSerial}, for what cannot wait for tomorrow: where the day's hundred is used up it goes on by `changes`. */
+export function nextSerialAnyway(current: number, serialType: SerialType, now: Date, changes = 1): number {
+  const next = nextSerial(current, serialType, now, changes);
+  return next.ok ? next.value : addSerial(current, changes);
+}
+
 /**
  * The serial of a new zone: `given` when there is one, else 1, or today's …00.
  * @returns refused when a given calendar serial is no date with two digits, or lies in the future

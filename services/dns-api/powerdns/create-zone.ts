@@ -119,7 +119,9 @@ async function planOfRrsets(
   if (hasNs && nameservers.value.length > 0) return refuse(unacceptable("pdns-nameservers-mixed"));
   if (!hasNs && nameservers.value.length === 0) return refuse(unacceptable("pdns-no-nameservers"));
   const records = [...nameservers.value, ...read.value.records];
-  const serial = initialSerial(serialType, now, fields.serial);
+  // Programs send 0, or some number, whatever the serial is to be made of.
+  const given = initialSerial(serialType, now, fields.serial);
+  const serial = given.ok ? given : initialSerial(serialType, now);
   if (!serial.ok) return refuse(unacceptable(serial.error));
   const made = defaultSoa(apex, records.find(isNs)!, serial.value);
   const { soa, ttl } = read.value.soa ?? { soa: made, ttl: DEFAULT_TTL };

@@ -90,11 +90,25 @@ export function showZone(found: PowerdnsZone, denial: "nsec" | "nsec3" | undefin
 /** The only parameters that a zone has here: SHA-1, no opt-out, no further iterations, no salt (RFC 9276 §3.1). */
 export const NSEC3PARAM = "1 0 0 -";
 
-/** A record's content as PowerDNS writes it, that programs find what they have sent: hexadecimal digits in lower case, numbers in CERT. */
+/** A record's content as PowerDNS writes it, that programs find what they have sent. */
 export function contentOf({ type, rdata }: ResourceRecord): string {
   const content = formatRdata(type, rdata);
   if (content.startsWith("\\#") || ENDS_IN_HEX.has(type)) return content.toLowerCase();
-  return type === TYPE.CERT ? certContent(content, rdata) : content;
+  return SPELLINGS[type]?.(content, rdata) ?? content;
+}
+
+/** Numbers in CERT, octets in upper case in NID and L64, metres with centimetres in LOC, alpn without and ech with quotes. */
+const SPELLINGS: Readonly<Record<number, (content: string, rdata: Uint8Array) => string>> = {
+  [TYPE.CERT]: certContent,
+  [TYPE.NID]: (content) => content.toUpperCase(),
+  [TYPE.L64]: (content) => content.toUpperCase(),
+  [TYPE.LOC]: (content) => content.replace(/(-?[\d.]+)m/g, (_, metres) => `${Number(metres).toFixed(2)}m`),
+  [TYPE.SVCB]: serviceContent,
+  [TYPE.HTTPS]: serviceContent,
+};
+
+function serviceContent(content: string): string {
+  return content.replace(/ alpn="([\w.,/+-]*)"/, " alpn=$1").replace(/ ech=([\w+/=]+)/, ' ech="$1"');
 }
 
 function certContent(content: string, rdata: Uint8Array): string {

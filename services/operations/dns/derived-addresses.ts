@@ -5,7 +5,7 @@ import { parseIpAddress } from "../../core/dns/ip-address.ts";
 import type { DomainName } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { editsOfRrsets, type RrsetChange } from "../../core/dns/rrset-edits.ts";
-import { addSerial, nextSerial } from "../../core/dns/serial.ts";
+import { nextSerialAnyway } from "../../core/dns/serial.ts";
 import { editRecords } from "../../core/dns/zone-edit.ts";
 import { type Refusal, sentenceOf } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -88,9 +88,8 @@ async function changeAddresses(
     if (!edited.ok) return edited;
     const { rows, difference } = edited.value;
     if (difference.added.length + difference.deleted.length === 0) return ok({ zone, warnings: [] });
-    const next = nextSerial(zone.soa.serial, zone.serialType, new Date(target.signer.clock.nowMs()));
-    // Health cannot wait for the next day's hundred serials.
-    const soa = { ...zone.soa, serial: next.ok ? next.value : addSerial(zone.soa.serial, 1) };
+    const now = new Date(target.signer.clock.nowMs());
+    const soa = { ...zone.soa, serial: nextSerialAnyway(zone.soa.serial, zone.serialType, now) };
     return ok({ zone, change: { soa, ttl: zone.ttl, rows, difference, mindsDerived: true }, warnings: [] });
   });
   if (!changed.ok) return changed;

@@ -2,7 +2,7 @@ import type { FollowerChange } from "../../core/dns/follow/follower-edits.ts";
 import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { editsOfRrsets, type RrsetChange } from "../../core/dns/rrset-edits.ts";
-import { nextSerial, serialIsAhead } from "../../core/dns/serial.ts";
+import { nextSerial, nextSerialAnyway, serialIsAhead } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
 import {
   editRecords,
@@ -66,7 +66,10 @@ export interface WantedSoa {
   readonly ttl: number;
 }
 
-/** Changes RRsets, one after the other, and the SOA where one is wanted, all in one step with one new serial. */
+/**
+ * Changes RRsets, one after the other, and the SOA where one is wanted, all in one step. The serial increases by one, in a
+ * calendar zone also when the day's hundred is used up: who speaks to PowerDNS expects no limit.
+ */
 export function changeRrsets(
   db: Db,
   target: ZoneTarget,
@@ -84,7 +87,9 @@ export function changeRrsets(
     const excerpt = await excerptFor(on, target, all, []);
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
     const edits = editsOfRrsets(excerpt.records, changes);
-    return edits.ok ? planEdits(on, { ...excerpt, names: all }, { edits: edits.value, now, soa }) : edits;
+    return edits.ok
+      ? planEdits(on, { ...excerpt, names: all }, { edits: edits.value, now, soa, isOneStep: true })
+      : edits;
   });
 }
 
@@ -115,12 +120,15 @@ async function planEdits(
     now,
     soa: wanted,
     derived,
+    isOneStep = false,
   }: {
     readonly edits: RecordEdits;
     readonly now: Date;
     readonly soa?: WantedSoa | undefined;
     /** What becomes of followers, and how many of the deletions are of what was derived from them. */
     readonly derived?: { readonly change: FollowerChange; readonly deletions: number };
+    /** Whether the serial increases by one, and not with every record. */
+    readonly isOneStep?: boolean;
   },
 ): Promise<Result<ZonePlan, Refusal>> {
   const edited = editRecords(zone, records, edits);
@@ -134,7 +142,9 @@ async function planEdits(
   const serial =
     wanted && serialIsAhead(wanted.soa.serial, zone.soa.serial)
       ? ok(wanted.soa.serial)
-      : nextSerial(zone.soa.serial, zone.serialType, now, Math.max(1, changeCount));
+      : isOneStep
+        ? ok(nextSerialAnyway(zone.soa.serial, zone.serialType, now))
+        : nextSerial(zone.soa.serial, zone.serialType, now, Math.max(1, changeCount));
   if (!serial.ok) return refuse(unacceptable(serial.error));
   const known = new Map([...byOwner(names, records), ...touched]);
   const targets = alteredTargets(difference, touched);

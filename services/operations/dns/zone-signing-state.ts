@@ -2,7 +2,7 @@ import { generateSigningKey, publicKeyOctets, type SigningAlgorithm } from "../.
 import { dnskeyRdata, type KeyRole, keyTag } from "../../core/dns/dnssec/dnskey.ts";
 import { type KeyLife, nextStepAt, type ZoneTiming } from "../../core/dns/dnssec/rollover.ts";
 import { NO_USAGE } from "../../core/dns/quotas.ts";
-import { addSerial, nextSerial } from "../../core/dns/serial.ts";
+import { nextSerialAnyway } from "../../core/dns/serial.ts";
 import type { ZoneChange } from "../../core/dns/zone-edit.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -223,15 +223,13 @@ async function writeVersion(
 }
 
 /**
- * A version in which only signing changes. Signatures must not end because a calendar has no serial left for the day:
- * then the serial goes on regardless.
+ * A version in which only signing changes. Signatures must not end because a calendar has no serial left for the
+ * day.
  * @param changes by how many the serial increases
  */
 export function nextVersion({ soa, ttl, serialType }: Zone, { clock }: ZoneSigner, changes = 1): ZoneChange {
-  const next = nextSerial(soa.serial, serialType, new Date(clock.nowMs()), changes);
-  const serial = next.ok ? next.value : addSerial(soa.serial, changes);
   return {
-    soa: { ...soa, serial },
+    soa: { ...soa, serial: nextSerialAnyway(soa.serial, serialType, new Date(clock.nowMs()), changes) },
     ttl,
     rows: { deletedIds: [], updated: [], created: [] },
     difference: { deleted: [], added: [] },

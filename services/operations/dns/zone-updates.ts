@@ -1,5 +1,5 @@
 import { RCODE } from "../../core/dns/rr-types.ts";
-import { addSerial, nextSerial } from "../../core/dns/serial.ts";
+import { nextSerialAnyway } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
 import { judgeAsked } from "../../core/dns/token.ts";
 import { applyUpdate, changesNothing } from "../../core/dns/update/apply-update.ts";
@@ -51,17 +51,12 @@ export async function updateZone(
     const edited = editRecords(zone, records, edits);
     if (!edited.ok) return edited;
     const { rows, difference } = edited.value;
-    const soa = wanted?.rdata ?? { ...zone.soa, serial: serialAfter(zone, now) };
+    const soa = wanted?.rdata ?? { ...zone.soa, serial: nextSerialAnyway(zone.soa.serial, zone.serialType, now) };
     const change = { soa, ttl: wanted?.ttl ?? zone.ttl, rows, difference };
     return ok({ zone, change, touchesSoa: wanted !== undefined, warnings: [] });
   });
   if (!changed.ok) return changed;
   return ok({ rcode, ...(changed.value.changed && { zone: changed.value.zone }) });
-}
-
-function serialAfter({ soa, serialType }: Zone, now: Date): number {
-  const next = nextSerial(soa.serial, serialType, now);
-  return next.ok ? next.value : addSerial(soa.serial, 1);
 }
 
 function checkSoa(soa: SoaRdata, ttl: number): Refusal | undefined {

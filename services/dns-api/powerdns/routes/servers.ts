@@ -4,8 +4,11 @@ import { ok, refuse } from "../../../core/result.ts";
 import { packageVersion } from "../../../platform/package-folder.ts";
 import { dnsEndpoint, type MakeEndpoints } from "../../context.ts";
 
+/** Programs go by it, and read it as numbers between dots up to the first hyphen: the API is that of this version. */
+const VERSION = `4.7.3-palomar-${packageVersion}`;
+
 const SERVER = {
-  ...{ type: "Server", id: "localhost", daemon_type: "authoritative", version: `Palomar ${packageVersion}` },
+  ...{ type: "Server", id: "localhost", daemon_type: "authoritative", version: VERSION },
   url: "/api/v1/servers/localhost",
   config_url: "/api/v1/servers/localhost/config{/config_setting}",
   zones_url: "/api/v1/servers/localhost/zones{/zone}",
