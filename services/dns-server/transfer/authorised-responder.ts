@@ -20,6 +20,9 @@ import { difference, differenceInOne, servedSerial, servedSoa, soaOnly, wholeZon
 /** Takes one message of an answer; resolves when the next may come, to false when nobody wants it any more. */
 export type Send = (message: Uint8Array) => Promise<boolean>;
 
+/** Look-ups of names that are not answered: a request can come from anybody, and from any address over UDP. */
+const LOOK_UPS_A_SECOND = 100;
+
 export interface AuthorisedResponderOptions {
   readonly pipeline: Pipeline;
   readonly writer: ZoneDatabaseWriter;
@@ -45,6 +48,8 @@ export interface AuthorisedResponderOptions {
 export class AuthorisedResponder {
   readonly #options: AuthorisedResponderOptions;
   readonly #out = Buffer.alloc(TCP_MESSAGE_OCTETS);
+  /** Of names that are not answered, in this second. */
+  #lookUps = { second: 0, left: 0 };
 
   constructor(options: AuthorisedResponderOptions) {
     this.#options = options;
@@ -114,7 +119,8 @@ export class AuthorisedResponder {
     // RFC 5936 §4.2, RFC 8484 §4.2; the pipeline defers these only because they are signed.
     if ((isUdp && request.serial === undefined) || asker.client.transport === TRANSPORT.HTTPS) return RCODE.REFUSED;
     const apex = Buffer.from(request.name.key, "latin1");
-    if (isDatabaseAway()) return this.#transferOfZoneDatabase(request, asker, apex);
+    if (isDatabaseAway() || !this.#mayLookUp(request, asker, apex))
+      return this.#transferOfZoneDatabase(request, asker, apex);
     const zone = await findTransferableZone(db, apex);
     if (!zone || !this.#options.isInScope(zone.resellerId)) return RCODE.NOTAUTH;
     if (!zone.published || !mayTransfer(asker, request, zone.resellerId)) return RCODE.REFUSED;
@@ -134,7 +140,21 @@ export class AuthorisedResponder {
     return isServed ? wholeZone(writer, reference, newMessage()) : RCODE.NOTAUTH;
   }
 
-  /** While the database is away: what the zone database has, without its history. */
+  /**
+   * Whether the database is asked. Of a zone that is answered only whoever may transfer it costs a look-up; of other
+   * names a few: whether one is suspended, new or none of ours, only the database knows.
+   */
+  #mayLookUp(request: TransferRequest, asker: Asker, apex: Uint8Array): boolean {
+    const { writer, nowSeconds } = this.#options;
+    const zone = writer.publishedZone(apex);
+    if (zone !== 0) return mayTransfer(asker, request, writer.resellerOf(zone));
+    const second = nowSeconds();
+    if (second !== this.#lookUps.second) this.#lookUps = { second, left: LOOK_UPS_A_SECOND };
+    this.#lookUps.left -= 1;
+    return this.#lookUps.left >= 0;
+  }
+
+  /** Without the database: what the zone database has, and nothing of its history. */
   #transferOfZoneDatabase(request: TransferRequest, asker: Asker, apex: Uint8Array): Iterable<Uint8Array> | number {
     const { writer } = this.#options;
     const zone = writer.publishedZone(apex);
