@@ -82,6 +82,7 @@ export class Pipeline {
     }
     this.#cookie.valid = false;
     this.#cookie.nowSeconds = nowSeconds;
+    this.#answerer.origin = 0;
     this.#isLimited = this.#rateLimit.isOn && client.transport === TRANSPORT.UDP;
 
     if (length < HEADER_OCTETS) return this.#drop();

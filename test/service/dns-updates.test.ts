@@ -6,6 +6,9 @@ import { decodeMessage, type MessageRecord } from "../../services/core/dns/messa
 import { formatDomainName } from "../../services/core/dns/name.ts";
 import { CLASS, RCODE, TYPE } from "../../services/core/dns/rr-types.ts";
 import { TsigVerifier } from "../../services/core/dns/tsig.ts";
+import { Client } from "../../services/dns-server/message/client.ts";
+import { UpdateQueue } from "../../services/dns-server/update/update-queue.ts";
+import { openDb, openListenConnection } from "../../services/platform/postgres/db.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
 import { listWaitingUpdates, queueUpdates } from "../../services/store/dns/dns-updates.ts";
 import { findQuotaOwner, setLimits } from "../../services/store/dns/quota-settings.ts";
@@ -437,3 +440,39 @@ function sendByTcp(octets: Uint8Array, times: number): Promise<void> {
     for (let sent = 0; sent < times; sent += 1) socket.write(framed);
   });
 }
+
+it("that the database takes only when its client has been answered is forgotten, and those behind it are not made", async () => {
+  const { database } = stack.api;
+  const db = openDb(database.url, { connections: 2, name: "late" });
+  const queue = new UpdateQueue({
+    db,
+    openConnection: () => openListenConnection(database.url, "late"),
+    isDatabaseAway: () => false,
+    observe: (observation) => expect(observation).toBeUndefined(),
+  });
+  let statements = 0;
+  db.client.pool.on("acquireRequest", () => {
+    statements += 1;
+  });
+  const hold = await database.db.transaction();
+  try {
+    await hold.raw("lock table dns_updates in share row exclusive mode");
+    const client = new Client();
+    client.setAddress("127.0.0.1");
+    const submit = (owner: string) => queue.submit(signed([addition(owner, "A", "192.0.2.1")]).octets, client);
+    const both = Promise.all([submit("first"), submit("second")]);
+    expect(await both).toEqual([RCODE.SERVFAIL, RCODE.SERVFAIL]);
+    await hold.rollback();
+    // What took so long says when it was done, not when it began: this one is not too late already.
+    expect(await submit("third")).toBe(RCODE.NOERROR);
+    statements = 0;
+    // A look at the answers each half second, where anybody waits for one.
+    await sleep(2_000);
+    expect(statements).toBe(0);
+    expect((await records()).filter((record) => /^(first|second) /.test(record))).toEqual([]);
+  } finally {
+    await hold.rollback();
+    await queue.stop();
+    await db.destroy();
+  }
+});

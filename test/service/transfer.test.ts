@@ -4,11 +4,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import * as dnsPacket from "dns-packet";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type pg from "pg";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
 import { findTsig, type TsigKey } from "../../services/core/dns/tsig.ts";
 import type { KeyRing } from "../../services/core/key-ring.ts";
 import { start } from "../../services/dns-server/main.ts";
+import { type Db, openDb } from "../../services/platform/postgres/db.ts";
 import type { RunningService } from "../../services/platform/service.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -39,6 +41,12 @@ let database: TestDatabase;
 let service: RunningService;
 let server: string;
 let dataDir: string;
+/** The name server's own pool. */
+let db: Db;
+/** How often it has looked a zone up there that somebody wants to transfer. */
+let lookUps = 0;
+/** What the name server's clock says; undefined while it goes on. */
+let stoppedAtMs: number | undefined;
 
 beforeAll(async () => {
   database = await createTestDatabase();
@@ -57,7 +65,9 @@ beforeAll(async () => {
     tsig: OTHER_KEY,
     zones: ["example.net"],
   });
-  service = await start(context);
+  db = openDb(database.url, { connections: 10, name: "transfers" });
+  db.client.pool.on("createSuccess", (_event: number, connection: pg.Client) => countLookUps(connection));
+  service = await start({ ...context, db, clock: { nowMs: () => stoppedAtMs ?? Date.now() } });
   server = service.addresses.dns as string;
   // A slow database says late who may transfer.
   await eventually(async () => (await axfr("example.org")).rcode === "NOERROR", 60_000);
@@ -65,6 +75,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await service?.stop();
+  await db?.destroy();
   await database?.drop();
   rmSync(dataDir, { recursive: true, force: true });
 });
@@ -163,6 +174,36 @@ describe("who may transfer", () => {
     expect(await axfr("example.net")).toMatchObject({ rcode: "REFUSED", authentic: undefined });
     expect(await axfr("example.net", { key: KEY })).toMatchObject({ rcode: "REFUSED", authentic: true });
     expect(await ixfr("example.net", 1, { key: KEY })).toMatchObject({ rcode: "REFUSED", authentic: true });
+  });
+
+  it("costs a stranger no look-up of a zone that is answered, by UDP and by TCP", async () => {
+    lookUps = 0;
+    for (let asked = 0; asked < 20; asked += 1) {
+      expect((await axfr("example.net")).rcode).toBe("REFUSED");
+      expect((await askOverUdp(server, { name: "example.net", type: "IXFR", serial: 1 })).rcode).toBe("REFUSED");
+      expect((await ixfr("example.net", 1, { key: KEY })).rcode).toBe("REFUSED");
+    }
+    expect(lookUps).toBe(0);
+  });
+
+  it("of names that are not answered looks a hundred up a second, whoever asks", async () => {
+    lookUps = 0;
+    stoppedAtMs = Date.now() - 10_000;
+    onTestFinished(() => {
+      stoppedAtMs = undefined;
+    });
+    const ask = async (_: unknown, index: number) => {
+      const over = index % 2 === 0 ? askOverUdp : askOverTcp;
+      return (await over(server, { name: `n${index}.example`, type: "IXFR", serial: 1 })).rcode;
+    };
+    const rcodes: string[] = [];
+    for (let turn = 0; turn < 10; turn += 1) rcodes.push(...(await Promise.all(Array.from({ length: 30 }, ask))));
+    expect(lookUps).toBe(100);
+    expect(rcodes.filter((rcode) => rcode === "NOTAUTH").length).toBeLessThanOrEqual(100);
+    expect(new Set(rcodes)).toEqual(new Set(["NOTAUTH", "SERVFAIL"]));
+    expect((await axfr("example.org")).rcode).toBe("NOERROR");
+    stoppedAtMs = undefined;
+    expect((await axfr("nowhere.example")).rcode).toBe("NOTAUTH");
   });
 
   it("any holder of the ACL's key, whatever its address", async () => {
@@ -312,6 +353,14 @@ describe("IXFR", () => {
     }
   });
 });
+
+function countLookUps(connection: pg.Client): void {
+  const query = connection.query.bind(connection) as (...values: unknown[]) => unknown;
+  connection.query = ((...values: [{ name?: string }]) => {
+    if (values[0].name === "find-transferable-zone") lookUps += 1;
+    return query(...values);
+  }) as typeof connection.query;
+}
 
 async function addZones(): Promise<void> {
   await putZone(database, "example.org", [

@@ -34,7 +34,7 @@ export class Answerer {
   readonly #denied = new DeniedName();
   readonly #dnames: DnameAnswers;
   #targetAt = 0;
-  /** Class of the answer for response rate limiting: the node or zone that it comes from. */
+  /** Class of the answer for response rate limiting: the node or zone that it comes from. Each query begins with 0, for none. */
   origin = 0;
   /** Set by `answer` when the zone is one that only some may ask, and nobody has said yet whether this client may. */
   needsAuthority = false;
@@ -63,7 +63,6 @@ export class Answerer {
     this.#query = query;
     this.#response = response;
     this.#streamed = streamed;
-    this.origin = 0;
     this.#additional.begin(response);
     this.#proofs.begin(response);
     this.#dnames.begin(response);

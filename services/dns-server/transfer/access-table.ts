@@ -42,13 +42,16 @@ export class AccessTable {
     return this.#restricted.get(apex.key);
   }
 
-  /** A source that an ACL of the zone lists may transfer it, and so may any holder of the ACL's key. */
-  mayTransfer(zone: GuardedZone, client: Client, key: TsigKey | undefined): boolean {
-    return this.#grantsFor(zone).some(
+  /**
+   * A source that an ACL of the zone lists may transfer it, and so may any holder of the ACL's key.
+   * @returns the id of the reseller whose ACL allows it; undefined when none does
+   */
+  grantorOf(zone: GuardedZone, client: Client, key: TsigKey | undefined): string | undefined {
+    return this.#grantsFor(zone).find(
       (grant) =>
         (key !== undefined && grant.key?.name.key === key.name.key) ||
         grant.blocks.some((block) => block.contains(client)),
-    );
+    )?.resellerId;
   }
 
   /** The servers to tell of a zone's changes, each once for each key. */

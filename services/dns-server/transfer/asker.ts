@@ -41,8 +41,9 @@ export class Asker {
     return { reservedOctets: this.reservedOctets, mayRead: (apex) => this.#mayRead(apex) };
   }
 
-  mayTransfer(zone: GuardedZone): boolean {
-    return this.access.mayTransfer(zone, this.client, this.#key);
+  /** Whose ACL allows the transfer; undefined when none does. */
+  grantorOf(zone: GuardedZone): string | undefined {
+    return this.access.grantorOf(zone, this.client, this.#key);
   }
 
   /** The message as it goes out: signed when the query was. */
@@ -53,6 +54,6 @@ export class Asker {
   /** Feeds and catalogs answer those who may transfer them. */
   #mayRead(wire: Uint8Array): boolean {
     const apex = nameFromStoredWire(wire);
-    return this.mayTransfer({ apex, resellerIds: this.access.guardsOf(apex) ?? [] });
+    return this.grantorOf({ apex, resellerIds: this.access.guardsOf(apex) ?? [] }) !== undefined;
   }
 }

@@ -4,7 +4,12 @@ import { serialIsAhead } from "../../core/dns/serial.ts";
 import { appendTsigError, type TsigVerdict, verifyRequest } from "../../core/dns/tsig.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { findTransferableZone, readZoneDifference, type ZoneDifference } from "../../store/dns/transfer-differences.ts";
+import {
+  findTransferableZone,
+  readZoneDifference,
+  type TransferableZone,
+  type ZoneDifference,
+} from "../../store/dns/transfer-differences.ts";
 import type { Authority } from "../answer/authority.ts";
 import { type Client, TRANSPORT } from "../message/client.ts";
 import { PLAIN_UDP_OCTETS, TCP_MESSAGE_OCTETS, UDP_PAYLOAD_OCTETS } from "../message/edns.ts";
@@ -16,9 +21,24 @@ import { Asker } from "./asker.ts";
 import { TransferMessage } from "./transfer-message.ts";
 import { readTransferRequest, type TransferRequest } from "./transfer-request.ts";
 import { difference, differenceInOne, servedSerial, servedSoa, soaOnly, wholeZone } from "./transfer-streams.ts";
+import { TransferTurns } from "./transfer-turns.ts";
 
 /** Takes one message of an answer; resolves when the next may come, to false when nobody wants it any more. */
 export type Send = (message: Uint8Array) => Promise<boolean>;
+
+/** Look-ups of names that are not answered: a request can come from anybody, and from any address over UDP. */
+const LOOK_UPS_A_SECOND = 100;
+/** A transfer that has taken so long ends when much of the memory is held up, which may be by it; its client tries again. */
+const LONG_SECONDS = 60;
+const MUCH_OF_MEMORY = 1 / 8;
+
+/** A transfer that is allowed. */
+interface Granted {
+  /** Whose ACL allows it. */
+  readonly resellerId: string;
+  /** As the database has it; undefined: only the zone database is to be asked. */
+  readonly zone: TransferableZone | undefined;
+}
 
 export interface AuthorisedResponderOptions {
   readonly pipeline: Pipeline;
@@ -45,6 +65,9 @@ export interface AuthorisedResponderOptions {
 export class AuthorisedResponder {
   readonly #options: AuthorisedResponderOptions;
   readonly #out = Buffer.alloc(TCP_MESSAGE_OCTETS);
+  /** Of names that are not answered, in this second. */
+  #lookUps = { second: 0, left: 0 };
+  readonly #turns = new TransferTurns();
 
   constructor(options: AuthorisedResponderOptions) {
     this.#options = options;
@@ -92,59 +115,114 @@ export class AuthorisedResponder {
     const request = readTransferRequest(packet);
     if (request === undefined) return answerWith();
     if (request === "malformed") return answerWith(RCODE.FORMERR);
-    let messages: Iterable<Uint8Array> | number;
-    try {
-      messages = await this.#transfer(request, asker);
-    } catch (err) {
-      this.#options.observe({ kind: "transfer-failed", level: "warn", err });
-      messages = RCODE.SERVFAIL;
-    }
-    if (typeof messages === "number") return answerWith(messages);
-    const isWhole = await this.#sendAll(messages, asker, send);
-    const asked = request.serial === undefined ? "AXFR" : `IXFR from ${request.serial}`;
-    const taker = { client: asker.client.addressText, ...(asker.keyName && { keyName: asker.keyName }) };
-    this.#options.observe({ kind: "transfer-sent", zone: formatDomainName(request.name), ...taker, asked, isWhole });
-    return isWhole;
+    const outcome = await this.#transfer(request, asker, send);
+    return typeof outcome === "number" ? answerWith(outcome) : outcome;
   }
 
-  /** The messages of a transfer, or the rcode that refuses it. */
-  async #transfer(request: TransferRequest, asker: Asker): Promise<Iterable<Uint8Array> | number> {
-    const { db, writer, isDatabaseAway } = this.#options;
+  /** @returns whether it went out whole, or the rcode that refuses it */
+  async #transfer(request: TransferRequest, asker: Asker, send: Send): Promise<boolean | number> {
+    const granted = await this.#orServfail(() => this.#grant(request, asker));
+    if (typeof granted === "number") return granted;
+    // Over UDP the answer is one message, and is over at once.
     const isUdp = asker.client.transport === TRANSPORT.UDP;
+    const endTurn = isUdp ? () => {} : await this.#turns.take(asker.client, granted.resellerId);
+    if (!endTurn) return RCODE.SERVFAIL;
+    try {
+      const messages = await this.#orServfail(() => this.#messages(request, asker, granted));
+      if (typeof messages === "number") return messages;
+      const isWhole = await this.#sendAll(messages, asker, send);
+      const asked = request.serial === undefined ? "AXFR" : `IXFR from ${request.serial}`;
+      const taker = { client: asker.client.addressText, ...(asker.keyName && { keyName: asker.keyName }) };
+      this.#options.observe({ kind: "transfer-sent", zone: formatDomainName(request.name), ...taker, asked, isWhole });
+      return isWhole;
+    } finally {
+      endTurn();
+    }
+  }
+
+  /** What the database may fail. */
+  async #orServfail<T>(work: () => Promise<T>): Promise<T | number> {
+    try {
+      return await work();
+    } catch (err) {
+      this.#options.observe({ kind: "transfer-failed", level: "warn", err });
+      return RCODE.SERVFAIL;
+    }
+  }
+
+  /** By whose leave the transfer is made, or the rcode that refuses it. */
+  async #grant(request: TransferRequest, asker: Asker): Promise<Granted | number> {
+    const { db, isDatabaseAway, isInScope, isLeftOut } = this.#options;
+    const { transport } = asker.client;
     // RFC 5936 §4.2, RFC 8484 §4.2; the pipeline defers these only because they are signed.
-    if ((isUdp && request.serial === undefined) || asker.client.transport === TRANSPORT.HTTPS) return RCODE.REFUSED;
-    const apex = Buffer.from(request.name.key, "latin1");
-    if (isDatabaseAway()) return this.#transferOfZoneDatabase(request, asker, apex);
-    const zone = await findTransferableZone(db, apex);
-    if (!zone || !this.#options.isInScope(zone.resellerId)) return RCODE.NOTAUTH;
-    if (!zone.published || !mayTransfer(asker, request, zone.resellerId)) return RCODE.REFUSED;
+    if ((transport === TRANSPORT.UDP && request.serial === undefined) || transport === TRANSPORT.HTTPS)
+      return RCODE.REFUSED;
+    if (isDatabaseAway() || !this.#mayLookUp(request, asker)) return this.#grantOfServed(request, asker);
+    const zone = await findTransferableZone(db, apexOf(request));
+    if (!zone || !isInScope(zone.resellerId)) return RCODE.NOTAUTH;
+    const resellerId = zone.published ? grantorOf(asker, request, zone.resellerId) : undefined;
+    if (resellerId === undefined) return RCODE.REFUSED;
     // What is not answered, or as it was, is not handed on as it is.
-    if (this.#options.isLeftOut(zone.id)) return this.#transferOfZoneDatabase(request, asker, apex);
+    return isLeftOut(zone.id) ? this.#grantOfServed(request, asker) : { resellerId, zone };
+  }
+
+  /** As `#grant`, for what the zone database has, without its history: nobody else can be asked. */
+  #grantOfServed(request: TransferRequest, asker: Asker): Granted | number {
+    const { writer } = this.#options;
+    const served = writer.publishedZone(apexOf(request));
+    // Suspended, new, or none of ours: nobody can say now.
+    if (served === 0) return RCODE.SERVFAIL;
+    const resellerId = grantorOf(asker, request, writer.resellerOf(served));
+    return resellerId === undefined ? RCODE.REFUSED : { resellerId, zone: undefined };
+  }
+
+  /**
+   * Whether the database is asked. Of a zone that is answered only whoever may transfer it costs a look-up; of other
+   * names a few: whether one is suspended, new or none of ours, only the database knows.
+   */
+  #mayLookUp(request: TransferRequest, asker: Asker): boolean {
+    const { writer, nowSeconds } = this.#options;
+    const served = writer.publishedZone(apexOf(request));
+    if (served !== 0) return grantorOf(asker, request, writer.resellerOf(served)) !== undefined;
+    const second = nowSeconds();
+    if (second !== this.#lookUps.second) this.#lookUps = { second, left: LOOK_UPS_A_SECOND };
+    this.#lookUps.left -= 1;
+    return this.#lookUps.left >= 0;
+  }
+
+  /** The messages of a transfer, or the rcode that refuses it: the zone may have gone while its turn was waited for. */
+  async #messages(request: TransferRequest, asker: Asker, { zone }: Granted): Promise<Iterable<Uint8Array> | number> {
+    if (!zone) return this.#messagesOfServed(request, asker);
+    const { db, writer } = this.#options;
     const newMessage = () => this.#newMessage(request, asker);
     if (request.serial !== undefined) {
       const found = await readZoneDifference(db, zone.id, request.serial);
       if (!found) return RCODE.NOTAUTH;
       if (found.kind === "current") return soaOnly(found.newSoa, newMessage());
-      if (isUdp) return overUdp(found, newMessage);
+      if (asker.client.transport === TRANSPORT.UDP) return overUdp(found, newMessage);
       if (found.kind === "difference") return difference(found, newMessage());
     }
-    const reference = writer.publishedZone(apex);
+    const reference = writer.publishedZone(apexOf(request));
     // Just made, it is not answered yet; what is still answered under its name may be of who had it before.
     const isServed = reference !== 0 && writer.resellerOf(reference) === zone.resellerId;
     return isServed ? wholeZone(writer, reference, newMessage()) : RCODE.NOTAUTH;
   }
 
-  /** While the database is away: what the zone database has, without its history. */
-  #transferOfZoneDatabase(request: TransferRequest, asker: Asker, apex: Uint8Array): Iterable<Uint8Array> | number {
+  #messagesOfServed(request: TransferRequest, asker: Asker): Iterable<Uint8Array> | number {
     const { writer } = this.#options;
-    const zone = writer.publishedZone(apex);
-    // Suspended, new, or none of ours: nobody can say now.
-    if (zone === 0) return RCODE.SERVFAIL;
-    if (!mayTransfer(asker, request, writer.resellerOf(zone))) return RCODE.REFUSED;
+    const granted = this.#grantOfServed(request, asker);
+    if (typeof granted === "number") return granted;
+    const served = writer.publishedZone(apexOf(request));
     const message = this.#newMessage(request, asker);
     const isUdp = asker.client.transport === TRANSPORT.UDP;
-    const isCurrent = request.serial !== undefined && !serialIsAhead(servedSerial(writer, zone), request.serial);
-    return isUdp || isCurrent ? servedSoa(writer, zone, message) : wholeZone(writer, zone, message);
+    const isCurrent = request.serial !== undefined && !serialIsAhead(servedSerial(writer, served), request.serial);
+    return isUdp || isCurrent ? servedSoa(writer, served, message) : wholeZone(writer, served, message);
+  }
+
+  /** Whether much of the zone database's memory waits until nobody can be reading it any more. */
+  get #isMuchHeldUp(): boolean {
+    const { waitingOctets, totalOctets } = this.#options.writer;
+    return waitingOctets > totalOctets * MUCH_OF_MEMORY;
   }
 
   #newMessage(request: TransferRequest, asker: Asker): TransferMessage {
@@ -152,7 +230,12 @@ export class AuthorisedResponder {
   }
 
   async #sendAll(messages: Iterable<Uint8Array>, asker: Asker, send: Send): Promise<boolean> {
-    for (const message of messages) if (!(await send(asker.sign(message)))) return false;
+    const { nowSeconds } = this.#options;
+    const startedAt = nowSeconds();
+    for (const message of messages) {
+      if (nowSeconds() - startedAt >= LONG_SECONDS && this.#isMuchHeldUp) return false;
+      if (!(await send(asker.sign(message)))) return false;
+    }
     return true;
   }
 
@@ -173,10 +256,15 @@ function opcodeOf(packet: Uint8Array): number {
   return (packet[2]! >> 3) & 0xf;
 }
 
-/** @param resellerId whose the zone is */
-function mayTransfer(asker: Asker, { name }: TransferRequest, resellerId: string | null): boolean {
+/** Wire form, lower case. */
+function apexOf({ name }: TransferRequest): Buffer {
+  return Buffer.from(name.key, "latin1");
+}
+
+/** @param resellerId whose the zone is @returns whose ACL allows the transfer; undefined when none does */
+function grantorOf(asker: Asker, { name }: TransferRequest, resellerId: string | null): string | undefined {
   const guards = asker.access.guardsOf(name) ?? (resellerId === null ? [] : [resellerId]);
-  return asker.mayTransfer({ apex: name, resellerIds: guards });
+  return asker.grantorOf({ apex: name, resellerIds: guards });
 }
 
 /** What a message of the transfer may have, its signature taken off. */

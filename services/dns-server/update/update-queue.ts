@@ -72,7 +72,7 @@ export class UpdateQueue {
     this.#hear();
     const digest = createHash("sha256").update(message).digest();
     const { apex } = request.value;
-    const update = { apex, message, digest, client: client.addressText, beginBy: this.#beginBy() };
+    const update = { apex, message, digest, client: client.addressText };
     return new Promise((resolve) => {
       this.#received.push(new WaitingClient(update, resolve, (waiting) => this.#forget(waiting)));
       void this.#queueAll();
@@ -86,10 +86,11 @@ export class UpdateQueue {
     });
   }
 
-  /** A request that the network holds up on its way to the database is not to be begun when its client has given up. */
-  #beginBy(): Date | null {
-    if (!Number.isFinite(this.#databaseAheadMs)) return null;
-    return new Date(performance.now() + this.#databaseAheadMs + BEGIN_WITHIN_SECONDS * 1_000);
+  /** A request that is held up here or on its way to the database is not to be begun when its client has given up. */
+  #withTimes({ update, receivedAtMs }: WaitingClient): ReceivedUpdate {
+    if (!Number.isFinite(this.#databaseAheadMs)) return { ...update, beginBy: null };
+    const beginBy = new Date(receivedAtMs + this.#databaseAheadMs + BEGIN_WITHIN_SECONDS * 1_000);
+    return { ...update, beginBy };
   }
 
   async stop(): Promise<void> {
@@ -101,7 +102,10 @@ export class UpdateQueue {
   async #queueAll(): Promise<void> {
     if (this.#queueing) return;
     this.#queueing = true;
-    while (this.#received.length > 0) await this.#queueSome(this.#received.splice(0, QUEUED_AT_ONCE));
+    while (this.#received.length > 0) {
+      const clients = this.#received.splice(0, QUEUED_AT_ONCE).filter(({ isAnswered }) => !isAnswered);
+      if (clients.length > 0) await this.#queueSome(clients);
+    }
     this.#queueing = false;
   }
 
@@ -110,7 +114,7 @@ export class UpdateQueue {
     try {
       const { queued, at } = await queueUpdates(
         this.#options.db,
-        clients.map(({ update }) => update),
+        clients.map((client) => this.#withTimes(client)),
       );
       // The answer that took least says most of it.
       this.#databaseAheadMs = Math.max(this.#databaseAheadMs, at.getTime() - performance.now());
@@ -124,6 +128,8 @@ export class UpdateQueue {
   }
 
   #take(client: WaitingClient, queued: QueuedUpdate): void {
+    // The database took longer than the client was kept waiting: nobody asks for what becomes of it.
+    if (client.isAnswered) return;
     switch (queued.kind) {
       case "no-zone":
         client.answer(RCODE.NOTAUTH);
@@ -164,15 +170,22 @@ export class UpdateQueue {
 
 /** Somebody who waits for what becomes of a request. */
 class WaitingClient {
-  readonly update: ReceivedUpdate;
+  readonly update: Omit<ReceivedUpdate, "beginBy">;
+  /** By the clock of `performance.now()`. */
+  readonly receivedAtMs = performance.now();
   /** Of the request in the queue, once it is there. */
   id: number | undefined;
   tries = 0;
+  isAnswered = false;
   readonly #resolve: (rcode: number) => void;
   readonly #forget: (client: WaitingClient) => void;
   readonly #deadline: NodeJS.Timeout;
 
-  constructor(update: ReceivedUpdate, resolve: (rcode: number) => void, forget: (client: WaitingClient) => void) {
+  constructor(
+    update: WaitingClient["update"],
+    resolve: (rcode: number) => void,
+    forget: (client: WaitingClient) => void,
+  ) {
     this.update = update;
     this.#resolve = resolve;
     this.#forget = forget;
@@ -181,6 +194,7 @@ class WaitingClient {
 
   answer(rcode: number): void {
     clearTimeout(this.#deadline);
+    this.isAnswered = true;
     this.#forget(this);
     this.#resolve(rcode);
   }

@@ -31,7 +31,9 @@ export class Arena {
   readonly #epochs: Epochs;
   #end = ARENA_START;
   readonly #free: FreeBlocks;
+  /** The oldest first, from `#firstRetired` on. */
   #retired: Retired[] = [];
+  #firstRetired = 0;
   #waitingOctets = 0;
   /** Former ends of the mapped memory, which no block lies across. */
   readonly #boundaries = new Set<number>();
@@ -117,16 +119,17 @@ export class Arena {
     this.#free.noteReleased(reference);
   }
 
-  /** Frees what no reader can see any more. */
+  /** Frees what no reader can see any more, and looks at nothing else: it may be millions of blocks that wait. */
   free(): void {
-    if (this.#retired.length === 0) return;
     const oldest = this.#epochs.oldestHolder;
-    const waiting: Retired[] = [];
-    for (const block of this.#retired) {
-      if (isBefore(block.epoch, oldest)) this.#release(block);
-      else waiting.push(block);
+    for (; this.#firstRetired < this.#retired.length; this.#firstRetired += 1) {
+      const block = this.#retired[this.#firstRetired]!;
+      if (!isBefore(block.epoch, oldest)) break;
+      this.#release(block);
     }
-    this.#retired = waiting;
+    if (this.#firstRetired * 2 <= this.#retired.length) return;
+    this.#retired = this.#retired.slice(this.#firstRetired);
+    this.#firstRetired = 0;
   }
 
   /**

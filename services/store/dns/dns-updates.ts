@@ -43,7 +43,7 @@ export type QueuedUpdate =
 
 /**
  * Puts requests in the queue, each message once, and tells the workers.
- * @returns what became of each, in order, and what the database's clock said
+ * @returns what became of each, in order, and what the database's clock said when it was done
  */
 export async function queueUpdates(
   db: Db,
@@ -99,7 +99,7 @@ const QUEUE_UPDATES = `
   ), told as (
     select set_config('synchronous_commit', 'off', true), pg_notify($6, '') where exists (select from added)
   )
-  select now() as at, p.zone_id, p.is_taken, coalesce(a.id, d.id) as id, d.rcode
+  select clock_timestamp() as at, p.zone_id, p.is_taken, coalesce(a.id, d.id) as id, d.rcode
     from placed p
     left join added a on a.digest = p.digest
     left join dns_updates d on d.digest = p.digest

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { RCODE, TYPE } from "../../../services/core/dns/rr-types.ts";
 import { Client, TRANSPORT } from "../../../services/dns-server/message/client.ts";
 import { DEFER } from "../../../services/dns-server/pipeline.ts";
+import { createRateLimitTable } from "../../../services/dns-server/rate-limit.ts";
 import { ZoneDatabaseWriter } from "../../../services/dns-server/zone-database/writer.ts";
 import { ask, askOctets, readAnswer, respond } from "./ask.ts";
 import { pipelineOn, zoneDatabaseOf } from "./test-zone-database.ts";
@@ -327,5 +328,22 @@ describe("size", () => {
     expect(mails.answers).toHaveLength(30);
     expect(mails.additionals.length).toBeLessThan(30);
     expect(ask(pipeline, "x.cut.example.org", "A", { transport: TRANSPORT.TCP })!.additionals).toHaveLength(40);
+  });
+});
+
+describe("the rate limit", () => {
+  it("counts answers that come from no zone together, whatever was asked before them", () => {
+    const rateLimit = { answersPerSecond: 1, allow: [], limitLoopback: false, seed: 1, table: createRateLimitTable() };
+    const limited = pipelineOn(zoneDatabase, { rateLimit, identity: { version: "1", id: null } });
+    const chaos = packet((octets) => {
+      const question = { type: "TXT", name: "version.bind", class: "CH" } as const;
+      return dnsPacket.encode({ type: "query", id: octets.readUInt16BE(), questions: [question] });
+    });
+    const texts: number[] = [];
+    for (const before of ["example.org", "ns.example.org", "texts.example.org", "many.example.org"]) {
+      expect(ask(limited, before, "A")).toBeDefined();
+      texts.push(askOctets(limited, chaos)?.answers.length ?? 0);
+    }
+    expect(texts).toEqual([1, 0, 0, 0]);
   });
 });

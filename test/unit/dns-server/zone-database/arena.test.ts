@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import { Arena } from "../../../../services/dns-server/zone-database/arena.ts";
 import { Epochs } from "../../../../services/dns-server/zone-database/epochs.ts";
+import { HEADER } from "../../../../services/dns-server/zone-database/layout.ts";
 import { ZoneDatabaseFullError, ZoneDatabaseMemory } from "../../../../services/dns-server/zone-database/memory.ts";
 
 const MIB = 2 ** 20;
@@ -31,4 +32,32 @@ it("hands out no block across what a reader may have mapped, however much was fr
   fill(1.5 * MIB);
   expect(blocks.length).toBeGreaterThan(10);
   expect(across).toEqual([]);
+});
+
+it("frees blocks in the order in which they were retired, and none that is pinned", () => {
+  const memory = ZoneDatabaseMemory.create(8 * MIB).first;
+  const epochs = new Epochs(memory);
+  const arena = new Arena(memory, epochs);
+  // The epochs wrap on the way.
+  memory.words[HEADER.EPOCH] = 0x7fffffff - 20;
+  epochs.advance();
+  const size = arena.blockSize(64);
+  const retireOne = () => {
+    arena.retire(arena.allocate(64), 64);
+    epochs.advance();
+    arena.free();
+    return arena.waitingOctets / size;
+  };
+  const retire = (count: number) => Array.from({ length: count }, retireOne);
+  expect(retire(3)).toEqual([0, 0, 0]);
+  const releaseFirst = epochs.pin();
+  expect(retire(30)).toEqual(Array.from({ length: 30 }, (_, index) => index + 1));
+  const releaseSecond = epochs.pin();
+  retire(10);
+  releaseFirst();
+  arena.free();
+  expect(arena.waitingOctets).toBe(10 * size);
+  releaseSecond();
+  arena.free();
+  expect([arena.waitingOctets, arena.usedOctets]).toEqual([0, 0]);
 });
