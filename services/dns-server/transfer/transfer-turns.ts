@@ -17,7 +17,7 @@ export interface TurnLimits {
 export const DEFAULT_TURN_LIMITS: TurnLimits = {
   ofClient: 10,
   ofReseller: 20,
-  waitingOfClient: 100,
+  waitingOfClient: 250,
   patienceMs: 10_000,
 };
 
