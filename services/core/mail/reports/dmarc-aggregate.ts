@@ -104,8 +104,8 @@ export class DmarcAggregateReader {
     this.#budget.elements -= 1;
     if (this.#budget.elements < 0) this.#refuse("too-large");
     if (this.#path.length >= REPORT_LIMITS.depth) this.#refuse("too-deep");
-    if (name.length > LONGEST_NAME) return this.#refuse("malformed");
-    this.#path.push(localName(name));
+    if (name.length > LONGEST_NAME) this.#refuse("malformed");
+    this.#path.push(localName(name.slice(0, LONGEST_NAME)));
     this.#text = "";
     const [root, child] = this.#path;
     if (this.#path.length !== 2 || root !== "feedback" || child !== "record") return;
