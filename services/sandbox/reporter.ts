@@ -3,7 +3,12 @@ import { makeEnvelope } from "../core/mail/envelope.ts";
 import { describeSmtpReply } from "../core/mail/smtp-reply.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import { openSmtpSession, type SmtpSession } from "../platform/smtp/client.ts";
-import { listOwedReports, type OwedReport, settleReport } from "../store/mail/inbound/sandbox-messages.ts";
+import {
+  listOwedReports,
+  type OwedReport,
+  readSandboxMessage,
+  settleReport,
+} from "../store/mail/inbound/sandbox-messages.ts";
 import { makeReport } from "./reports.ts";
 
 const REPORTS_AT_ONCE = 50;
@@ -80,15 +85,19 @@ export class Reporter {
   /** @returns false when the listener could not be spoken to: the report stays owed */
   async #send(session: SmtpSession, message: OwedReport): Promise<boolean> {
     const { config, clock, db, observe } = this.#context;
-    const { rcptTo, octets } = makeReport(message, {
+    const received = await readSandboxMessage(db, message.id);
+    // Forgotten meanwhile.
+    if (!received) return true;
+    const surroundings = {
       hostname: config.hostname,
       feedbackAddress: config.feedbackAddresses[0]!,
       now: new Date(clock.nowMs()),
-    });
-    const recipient = validateAddress(rcptTo, { allowSmtputf8: true });
+    };
+    const report = makeReport({ ...message, octets: received }, surroundings);
+    const recipient = validateAddress(report.rcptTo, { allowSmtputf8: true });
     const envelope = recipient.ok ? makeEnvelope("", [recipient.value]) : recipient;
     if (envelope.ok) {
-      const sent = await session.send(envelope.value, octets);
+      const sent = await session.send(envelope.value, report.octets);
       if (!sent.ok) {
         if (sent.error.kind === "broken" || sent.error.reply.code < 500) return false;
         observe({ kind: "sandbox-report-refused", reply: describeSmtpReply(sent.error.reply) });

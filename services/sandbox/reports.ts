@@ -2,6 +2,11 @@ import { randomBytes } from "node:crypto";
 import { headerDate, plainField } from "../core/mail/headers.ts";
 import type { OwedReport } from "../store/mail/inbound/sandbox-messages.ts";
 
+/** A message that a report is owed for, exactly as received. */
+export interface ReportedMessage extends OwedReport {
+  readonly octets: Buffer;
+}
+
 export interface ReportSurroundings {
   /** The name of the reporting system. */
   readonly hostname: string;
@@ -23,7 +28,7 @@ const FAILURES = {
 } as const;
 
 /** The report that a message calls for. @throws for a message that calls for none */
-export function makeReport(message: OwedReport, surroundings: ReportSurroundings): Report {
+export function makeReport(message: ReportedMessage, surroundings: ReportSurroundings): Report {
   switch (message.outcome) {
     case "bounced":
     case "full":
@@ -37,7 +42,7 @@ export function makeReport(message: OwedReport, surroundings: ReportSurroundings
 
 /** A delivery status notification (RFC 3464), with the headers of the original. */
 function makeDeliveryReport(
-  message: OwedReport,
+  message: ReportedMessage,
   failure: (typeof FAILURES)[keyof typeof FAILURES],
   surroundings: ReportSurroundings,
 ): Report {
@@ -72,7 +77,7 @@ function makeDeliveryReport(
 const MOST_ENCLOSED_OCTETS = 512 * 1024;
 
 /** A feedback report (RFC 5965), with the original as it was delivered. */
-function makeComplaint(message: OwedReport, surroundings: ReportSurroundings): Report {
+function makeComplaint(message: ReportedMessage, surroundings: ReportSurroundings): Report {
   const { hostname, feedbackAddress } = surroundings;
   const feedback = [
     "Feedback-Type: abuse",

@@ -26,12 +26,11 @@ export interface SandboxMessageSummary {
   readonly outcome: SandboxOutcome;
 }
 
-/** A report that is owed, with what it needs. */
+/** A report that is owed. */
 export interface OwedReport {
   readonly id: number;
   readonly mailFrom: string;
   readonly rcptTo: string;
-  readonly octets: Buffer;
   readonly receivedAt: Date;
   readonly outcome: SandboxOutcome;
 }
@@ -42,7 +41,6 @@ const COLUMNS = {
   rcptTo: "rcpt_to",
   sender: "sender",
   subject: "subject",
-  octets: "octets",
   receivedAt: "received_at",
   outcome: "outcome",
 } as const;
@@ -81,12 +79,12 @@ export async function readSandboxMessage(db: Db, id: number): Promise<Buffer | u
   return (await db("sandbox_messages").where({ id }).first("octets"))?.octets;
 }
 
-/** Oldest first. */
+/** Oldest first; their messages are read one at a time. */
 export async function listOwedReports(db: Db, limit: number): Promise<OwedReport[]> {
-  const { id, mailFrom, rcptTo, octets, receivedAt, outcome } = COLUMNS;
+  const { id, mailFrom, rcptTo, receivedAt, outcome } = COLUMNS;
   return db("sandbox_messages")
     .where({ report_due: true })
-    .select({ id, mailFrom, rcptTo, octets, receivedAt, outcome })
+    .select({ id, mailFrom, rcptTo, receivedAt, outcome })
     .orderBy("id")
     .limit(limit);
 }
