@@ -82,6 +82,8 @@ export class Lane {
   /** A result that is the same for every recipient of the destination, from wherever it is tried. */
   #trouble: AttemptResult | undefined;
   readonly #lot: string;
+  /** Whose memory its messages are. */
+  readonly #parties: readonly string[];
   readonly #way: LaneWay;
 
   constructor(partition: LeasedPartition, tools: LaneTools) {
@@ -89,6 +91,7 @@ export class Lane {
     this.#tools = tools;
     this.#draw = tools.random();
     this.#lot = lotOf(partition.destination, partition.pool);
+    this.#parties = [`instance ${partition.instanceId}`, `destination ${partition.destination}`];
     this.#way = new LaneWay(partition, tools);
   }
 
@@ -178,16 +181,17 @@ export class Lane {
     }
     if (!reached.ok) return reached.error;
     if (this.#mustWait()) return this.#comeBack(); // others were quicker
-    let giveBack = await this.#tools.budget.take(this.#composingOctets);
+    let giveBack = await this.#tools.budget.take(this.#composingOctets, this.#parties);
     let attempt: Attempt | undefined;
     try {
       const prepared = await this.#prepare(delivery);
       const personal = prepared.ok ? octetsOfValues(prepared.value, delivery) : 0;
       if (personal > this.#partition.message.contentOctets && personal <= MOST_PERSONAL_OCTETS) {
         const all = this.#composingOctets + composingOctets(personal);
-        if (this.#tools.budget.isCrowdedFor(all)) return this.#putOff(this.#tools.budget.secondsUntilTurn());
+        if (this.#tools.budget.isCrowdedFor(all, this.#parties))
+          return this.#putOff(this.#tools.budget.secondsUntilTurn());
         giveBack();
-        giveBack = await this.#tools.budget.take(all);
+        giveBack = await this.#tools.budget.take(all, this.#parties);
       }
       if (!prepared.ok) attempt = { result: prepared.error };
       else if (personal > MOST_PERSONAL_OCTETS) attempt = this.#tooLarge();
@@ -221,13 +225,13 @@ export class Lane {
   /** Whether there is no memory for the message, and no place to wait for it, or the provider's rate is used up. */
   #mustWait(): boolean {
     const { budget, shaping } = this.#tools;
-    return budget.isCrowdedFor(this.#composingOctets) || shaping.isUsedUp(this.#lot);
+    return budget.isCrowdedFor(this.#composingOctets, this.#parties) || shaping.isUsedUp(this.#lot);
   }
 
   /** Takes a turn for memory; a destination whose rate is used up is not leased before it has room anyway. */
   #comeBack(): undefined {
     const { budget } = this.#tools;
-    if (budget.isCrowdedFor(this.#composingOctets)) this.#putOff(budget.secondsUntilTurn());
+    if (budget.isCrowdedFor(this.#composingOctets, this.#parties)) this.#putOff(budget.secondsUntilTurn());
   }
 
   /**

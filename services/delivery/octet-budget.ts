@@ -3,20 +3,31 @@ const LITTLE = 1 / 256;
 /** This part of the lanes, and no more than so many, may wait: the others are for what takes little. */
 const WAITING_LANES = 1 / 4;
 const MOST_WAITING = 8;
+/** This part of the memory, and of the places to wait for it, is the most for one party: others find some left. */
+const ONE_PARTY = 1 / 2;
 /** Who is sent away comes back in a turn of its own, within these bounds: large messages take a while to make room. */
 const BETWEEN_TURNS_MS = 50;
 const SOONEST_TURN_MS = 5_000;
 const LATEST_TURN_MS = 60_000;
 
+/** Memory for one message. */
+interface Share {
+  readonly octets: number;
+  readonly parties: readonly string[];
+}
+
 /**
  * Bounds the memory of what is composed at the same time: many lanes with a large message each would need more than
- * the machine has. Who asks first is served first; what is larger than the whole budget goes alone. What takes little
- * waits for nobody: large messages to a server that stalls must not hold up everything else.
+ * the machine has. Who asks first is served first, but who waits for its own party alone; what is larger than there is
+ * goes alone. What takes little waits for nobody: large messages to a server that stalls must not hold up everything else.
+ *
+ * `parties`: whose message it is, and where it goes. Each may have a message at least.
  */
 export class OctetBudget {
   readonly #most: number;
   readonly #mostWaiting: number;
-  readonly #waiting: { readonly octets: number; readonly proceed: () => void }[] = [];
+  readonly #waiting: (Share & { readonly proceed: () => void })[] = [];
+  readonly #usedBy = new Map<string, number>();
   #used = 0;
   #lastTurnMs = 0;
 
@@ -26,9 +37,11 @@ export class OctetBudget {
     this.#mostWaiting = Math.min(MOST_WAITING, Math.floor(lanes * WAITING_LANES));
   }
 
-  /** Whether this one would have to wait, and as many wait already as may. */
-  isCrowdedFor(octets: number): boolean {
-    return !this.#isLittle(octets) && !this.#hasRoom(octets) && this.#waiting.length >= this.#mostWaiting;
+  /** Whether this one would have to wait, and as many wait already as may, of all or of one of its parties. */
+  isCrowdedFor(octets: number, parties: readonly string[]): boolean {
+    if (this.#isLittle(octets) || this.#hasRoom(this.#shareOf(octets, parties))) return false;
+    const own = parties.map((party) => this.#waiting.filter((each) => each.parties.includes(party)).length);
+    return this.#waiting.length >= this.#mostWaiting || Math.max(...own) >= this.#mostWaiting * ONE_PARTY;
   }
 
   /** In how many seconds to come back for whom it is crowded: one after another, and not all at once. */
@@ -40,31 +53,52 @@ export class OctetBudget {
   }
 
   /** Resolves when there is room. @returns gives it back; to be called once */
-  async take(octets: number): Promise<() => void> {
+  async take(octets: number, parties: readonly string[]): Promise<() => void> {
     if (this.#isLittle(octets)) return () => {};
-    const share = this.#shareOf(octets);
-    if (this.#hasRoom(octets)) this.#used += share;
-    else await new Promise<void>((resolve) => this.#waiting.push({ octets: share, proceed: resolve }));
+    const share = this.#shareOf(octets, parties);
+    if (this.#hasRoom(share)) this.#count(share, share.octets);
+    else await new Promise<void>((resolve) => this.#waiting.push({ ...share, proceed: resolve }));
     return () => this.#giveBack(share);
   }
 
-  #hasRoom(octets: number): boolean {
-    return this.#waiting.length === 0 && this.#used + this.#shareOf(octets) <= this.#most;
+  #hasRoom(share: Share): boolean {
+    return this.#mayHave(share) && this.#fits(share) && !this.#waiting.some((first) => this.#mayHave(first));
   }
 
-  #shareOf(octets: number): number {
-    return Math.min(octets, this.#most);
+  #fits({ octets }: Share): boolean {
+    return this.#used + octets <= this.#most;
+  }
+
+  /** Whether its parties leave enough to others with it. */
+  #mayHave({ octets, parties }: Share): boolean {
+    const used = parties.map((party) => this.#usedBy.get(party) ?? 0);
+    return used.every((own) => own === 0 || own + octets <= this.#most * ONE_PARTY);
+  }
+
+  #shareOf(octets: number, parties: readonly string[]): Share {
+    return { octets: Math.min(octets, this.#most), parties };
   }
 
   #isLittle(octets: number): boolean {
     return octets <= this.#most * LITTLE;
   }
 
-  #giveBack(share: number): void {
-    this.#used -= share;
-    for (let next = this.#waiting[0]; next && this.#used + next.octets <= this.#most; next = this.#waiting[0]) {
-      this.#waiting.shift();
-      this.#used += next.octets;
+  #count({ parties }: Share, change: number): void {
+    this.#used += change;
+    for (const party of parties) {
+      const used = (this.#usedBy.get(party) ?? 0) + change;
+      if (used === 0) this.#usedBy.delete(party);
+      else this.#usedBy.set(party, used);
+    }
+  }
+
+  #giveBack(share: Share): void {
+    this.#count(share, -share.octets);
+    for (const next of [...this.#waiting]) {
+      if (!this.#mayHave(next)) continue;
+      if (!this.#fits(next)) break;
+      this.#waiting.splice(this.#waiting.indexOf(next), 1);
+      this.#count(next, next.octets);
       next.proceed();
     }
   }

