@@ -20,21 +20,26 @@ interface HeldReport {
   /** Where it counts for nothing, what is noted of it. */
   readonly nextSample: () => Promise<UnexplainedSample | undefined>;
   readonly isSignedBy: IsSignedBy;
+  /** It is not looked up again whether it is signed. */
+  readonly isLast: boolean;
 }
 
 /**
  * Reads the report in a message and counts it, in the transaction that ends the message's way. It is unpacked before the
  * transaction: that may take its time.
- * @returns "lease-lost": another worker has it, nothing was kept
+ * @returns "lease-lost": another worker has it, nothing was kept; "put-off": whether it is signed cannot be told for now, and
+ * it comes again when its lease has ended
  */
 export async function applyReport(
   { db, keyRing, clock, observe }: Pick<ServiceContext, "db" | "keyRing" | "clock" | "observe">,
-  { message, owner, nextSample, isSignedBy }: HeldReport,
-): Promise<"counted" | "refused" | "lease-lost"> {
+  { message, owner, nextSample, isSignedBy, isLast }: HeldReport,
+): Promise<"counted" | "refused" | "lease-lost" | "put-off"> {
   const { id, feedbackAddress, octets, receivedAt } = message;
   const to = readReportLocalPart(keyRing, feedbackAddress!.split("@")[0]!);
   const read = await readReportMessage(octets, new Date(clock.nowMs()));
-  const signedBy = read.ok && read.value.kind === "dmarc" ? await signerOf(octets, isSignedBy) : "";
+  const signer = read.ok && read.value.kind === "dmarc" ? await signerOf(octets, isSignedBy) : "";
+  if (signer === undefined && !isLast) return "put-off";
+  const signedBy = signer ?? "";
   const outcome = await inTransaction(db, async (transaction) => {
     // A key that has changed since leaves the address without a domain.
     const counted: Result<CountedReport, ReportRefusal> = !to.ok
@@ -66,10 +71,12 @@ export async function applyReport(
   return "counted";
 }
 
-/** The domain of the known reporter that the message comes from; empty: nobody known signed it. */
-async function signerOf(octets: Buffer, isSignedBy: IsSignedBy): Promise<string> {
+/** The domain of the known reporter that the message comes from; empty: nobody known signed it; undefined: not known now. */
+async function signerOf(octets: Buffer, isSignedBy: IsSignedBy): Promise<string | undefined> {
   const claimed = claimedReporter(octets);
-  return claimed !== undefined && (await isSignedBy(octets, claimed)) ? claimed.domain : "";
+  const isSigned = claimed !== undefined && (await isSignedBy(octets, claimed));
+  if (isSigned === "unknown") return undefined;
+  return isSigned ? claimed.domain : "";
 }
 
 class LeaseLost extends Error {}

@@ -153,7 +153,8 @@ export class BounceWorker {
   }
 
   async #applyReport(message: LeasedInboundMessage): Promise<void> {
-    const held = { message, owner: this.#owner, nextSample: this.#nextSample, isSignedBy: this.#isSignedBy };
+    const isLast = message.attempts >= MOST_ATTEMPTS;
+    const held = { message, owner: this.#owner, nextSample: this.#nextSample, isSignedBy: this.#isSignedBy, isLast };
     const done = await inSpan("apply report", { kind: "consumer" }, () => applyReport(this.#context, held));
     if (done === "counted") this.#countKept(message);
   }

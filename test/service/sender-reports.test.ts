@@ -320,6 +320,43 @@ describe("what strangers and other customers write", () => {
     await db()("dmarc_sources").where({ source: "203.0.113.9" }).del();
   });
 
+  test("does not take the place of the report that it calls itself", async () => {
+    const named = { id: "the same name", records: [{ source: "192.0.2.44" }] };
+    await report(named, undefined, { signer: null });
+    await report(named);
+    await report(named, undefined, { signer: null });
+    await report(named);
+    await untilQuiet();
+    const stored = db()("dmarc_reports").where({ report_id: named.id });
+    expect(await stored.clone().orderBy("id").select("signed_by", "counts")).toEqual([
+      { signed_by: "", counts: false },
+      { signed_by: KNOWN.domain, counts: true },
+    ]);
+    await stored.del();
+    await db()("dmarc_days").where({ source: "192.0.2.44" }).del();
+    await db()("dmarc_sources").where({ source: "192.0.2.44" }).del();
+  });
+
+  test("a report whose key cannot be looked up for now waits for it", async () => {
+    const name = `s._domainkey.${KNOWN.domain}`;
+    const answer = resolver.says.get(name)!;
+    resolver.says.set(name, "SERVFAIL");
+    await report({ id: "in an outage", records: [{ source: "192.0.2.45" }] });
+    const waiting = () => db()("inbound_messages").where({ state: "leased" });
+    await eventually(
+      async () => (await waiting()).length,
+      (leased) => leased === 1,
+    );
+    resolver.says.set(name, answer);
+    await waiting().update({ lease_until: new Date(0) });
+    await untilQuiet();
+    const stored = db()("dmarc_reports").where({ report_id: "in an outage" });
+    expect(await stored.clone().select("signed_by", "counts")).toEqual([{ signed_by: KNOWN.domain, counts: true }]);
+    await stored.del();
+    await db()("dmarc_days").where({ source: "192.0.2.45" }).del();
+    await db()("dmarc_sources").where({ source: "192.0.2.45" }).del();
+  });
+
   test("about another's domain counts for nothing, for either", async () => {
     const before = await view({ instanceId: othersId, domain: OTHERS_DOMAIN });
     await report({ id: "theirs", domain: OTHERS_DOMAIN, records: [{ count: 7_000 }] });

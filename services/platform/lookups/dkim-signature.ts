@@ -3,11 +3,14 @@ import { makeDnsResolver } from "./resolver-server.ts";
 
 const DEADLINE_MS = 20_000;
 
-/** Whether a message comes from an address, by a valid signature of a domain or of a name below it (RFC 6376). */
+/**
+ * Whether a message comes from an address, by a valid signature of a domain or of a name below it (RFC 6376).
+ * @returns "unknown" where such a signature's key cannot be looked up for now (RFC 6376 §6.1.2)
+ */
 export type IsSignedBy = (
   message: Buffer,
   claimed: { readonly address: string; readonly domain: string },
-) => Promise<boolean>;
+) => Promise<boolean | "unknown">;
 
 /** @param server resolver to ask for keys; null: the system's */
 export function makeSignatureCheck(server: HostPort | null): IsSignedBy {
@@ -20,10 +23,9 @@ export function makeSignatureCheck(server: HostPort | null): IsSignedBy {
         resolver: (name, type) => resolver.resolve(name, type) as Promise<string[] | string[][]>,
       });
       if (headerFrom.length !== 1 || headerFrom[0]?.toLowerCase() !== address) return false;
-      return results.some(({ status, signingDomain }) => {
-        const signer = signingDomain.toLowerCase();
-        return status.result === "pass" && (signer === domain || signer.endsWith(`.${domain}`));
-      });
+      const ofDomain = results.filter(({ signingDomain }) => `.${signingDomain.toLowerCase()}`.endsWith(`.${domain}`));
+      const outcomes = ofDomain.map(({ status }) => status.result);
+      return outcomes.includes("pass") || (outcomes.includes("temperror") ? "unknown" : false);
     } catch {
       // What a verifier cannot take apart, strangers wrote: it is no signature.
       return false;

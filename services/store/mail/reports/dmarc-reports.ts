@@ -54,19 +54,24 @@ export interface ReportWeight {
   readonly counts: boolean;
 }
 
-/** @param report.leftOut messages that it told of other domains @returns its id; undefined: it is there already */
+/**
+ * For a transaction that holds the domain ({@link lockReportedDomain}).
+ * @param report.leftOut messages that it told of other domains
+ * @returns its id; undefined: it is there already, an unsigned one also where a signed one of that name is
+ */
 export async function addDmarcReport(
   transaction: Transaction,
   { instanceId, domain }: ReportedDomain,
   report: DmarcReport & ReportWeight & { readonly leftOut: number },
 ): Promise<number | undefined> {
+  const name = {
+    ...{ instance_id: instanceId, domain, reporter: report.reporter.toLowerCase(), report_id: report.reportId },
+  };
+  if (report.signedBy === "" && (await transaction("dmarc_reports").where(name).first("id"))) return undefined;
   const [row] = await transaction("dmarc_reports")
     .insert({
-      instance_id: instanceId,
-      domain,
-      reporter: report.reporter.toLowerCase(),
+      ...name,
       contact: report.contact,
-      report_id: report.reportId,
       policy_domain: report.policy.domain,
       policy: JSON.stringify(report.policy),
       begins_at: report.beginsAt,
@@ -78,7 +83,7 @@ export async function addDmarcReport(
       signed_by: report.signedBy,
       counts: report.counts,
     })
-    .onConflict(["instance_id", "domain", "reporter", "report_id"])
+    .onConflict(["instance_id", "domain", "reporter", "report_id", "signed_by"])
     .ignore()
     .returning("id");
   return row?.id;
