@@ -26,6 +26,7 @@ import { type Credentials, makeDemoOnce, noteDemoShown } from "./demo.ts";
 import { exportDeployment } from "./deployment-metrics.ts";
 import { listenForMonitoring } from "./health.ts";
 import { startNodeReports } from "./node-reports.ts";
+import { policyName, requireRights } from "./service-rights.ts";
 import { type Foundation, Supervisor } from "./supervisor.ts";
 
 /** What the services stand on, and what the supervisor needs of it itself. */
@@ -153,6 +154,8 @@ export class Stack {
       if (databaseUrl !== null) await requireSessions(databaseUrl, listenDatabaseUrl);
       if (listenDatabaseUrl !== null) await requireReadCommitted(db);
       await bringUpToDate(db);
+      // The embedded database's owner may do everything.
+      if (databaseUrl !== null) for (const service of this.#services) await requireRights(db, service);
       return await completeKeyRing(db, keyRing);
     } catch (error) {
       // Name servers are to answer whatever else is down: from their snapshot, until the database is there.
@@ -273,10 +276,10 @@ async function lockDataFolder(config: Config, services: readonly ServiceName[], 
   }
 }
 
-/** The owner's URL, of whose rights its connections keep those of a service's role. The sandbox's inbox is part of delivery. */
+/** The owner's URL, of whose rights its connections keep those of a service's role. */
 function inRole(url: string, name: ServiceName): string {
   const own = new URL(url);
-  own.searchParams.set("options", `-c role=${roleOf(name === "sandbox" ? "delivery" : name)}`);
+  own.searchParams.set("options", `-c role=${roleOf(policyName(name))}`);
   return own.href;
 }
 
