@@ -15,7 +15,7 @@ import { openEmbeddedPostgres } from "../platform/postgres/embedded-postgres.ts"
 import { isBehind, migrate } from "../platform/postgres/migrations.ts";
 import { requireReadCommitted, requireSessions } from "../platform/postgres/suitable-database.ts";
 import { acquireProcessLock } from "../platform/process-lock.ts";
-import { SERVICE_NAMES, type ServiceName } from "../platform/service.ts";
+import { SERVICE_NAMES, type ServiceName, WITHOUT_DATABASE } from "../platform/service.ts";
 import { applyRoles, roleOf } from "../store/database-roles.ts";
 import { completeKeyRing } from "../store/deployment-keys.ts";
 import { explainUnopened } from "./address-book.ts";
@@ -159,16 +159,13 @@ export class Stack {
       return await completeKeyRing(db, keyRing);
     } catch (error) {
       // Name servers are to answer whatever else is down: from their snapshot, until the database is there.
-      const canWait = this.#services.every((name) => STARTING_ALONE.includes(name));
+      const canWait = this.#services.every((name) => WITHOUT_DATABASE.includes(name));
       if (!canWait || !isDatabaseAway(error)) throw error;
       this.#logger.warn({ err: error }, "the database is away");
       return keyRing;
     }
   }
 }
-
-/** Names of services that can start while the database is away. */
-const STARTING_ALONE: readonly ServiceName[] = ["dns-server"];
 
 /** @throws CommandRefused when something is to be done and the role may not do it */
 async function bringUpToDate(db: Db): Promise<void> {
