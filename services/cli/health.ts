@@ -9,6 +9,7 @@ import {
   type MetricFamilies,
 } from "../platform/observability/metrics.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import { WITHOUT_DATABASE } from "../platform/service.ts";
 import { findDatabaseProblem } from "./database-answers.ts";
 import type { Supervisor } from "./supervisor.ts";
 
@@ -28,8 +29,9 @@ interface ServedZones {
 
 /**
  * `/healthz`: this process answers. `/readyz`: every service is ready, the zones are loaded, and the database answers and takes changes;
- * 503 with the reasons otherwise. Where a few zones do not fit into memory it is 200, and its status `degraded`: to take
- * the server away for them would be worse for all others. `/metrics`: the metrics of all services, summed, in Prometheus' text form.
+ * 503 with the reasons otherwise. Where a few zones do not fit into memory, or the database is away from name servers alone,
+ * it is 200, and its status `degraded`: to take the server away would be worse for all that it answers. `/metrics`: the
+ * metrics of all services, summed, in Prometheus' text form.
  */
 export function listenForMonitoring(
   addresses: readonly HostPort[],
@@ -40,11 +42,9 @@ export function listenForMonitoring(
   app.use(async (ctx) => {
     if (ctx.path === "/healthz") ctx.body = { status: "ok" };
     else if (ctx.path === "/readyz") {
-      const zones = readServedZones((await watched.supervisor.collectMetrics()).flat() as MetricFamilies);
-      const problems = [...(await findProblems(watched)), ...zones.problems];
-      const isDegraded = (zones.served?.left_out.length ?? 0) > 0;
-      ctx.status = problems.length === 0 ? 200 : 503;
-      ctx.body = { status: readiness(problems, isDegraded), problems, ...zones.served };
+      const { status, ...body } = await readReadiness(watched);
+      ctx.status = status === "not ready" ? 503 : 200;
+      ctx.body = { status, ...body };
     } else if (ctx.path === "/metrics") {
       ctx.type = "text/plain; version=0.0.4";
       const services = await watched.supervisor.collectMetrics();
@@ -54,9 +54,18 @@ export function listenForMonitoring(
   return listenHttp(app, addresses);
 }
 
-function readiness(problems: readonly string[], isDegraded: boolean): string {
-  if (problems.length > 0) return "not ready";
-  return isDegraded ? "degraded" : "ok";
+async function readReadiness({ supervisor, db }: Watched) {
+  const zones = readServedZones((await supervisor.collectMetrics()).flat() as MetricFamilies);
+  const ofServices = supervisor.notReady.map((name) => `${name} is not ready`);
+  const ofDatabase = [await findDatabaseProblem(db)].filter((problem) => problem !== undefined);
+  const needsDatabase = supervisor.states.some(({ name }) => !WITHOUT_DATABASE.includes(name));
+  const isUnfit = ofServices.length + zones.problems.length > 0 || (needsDatabase && ofDatabase.length > 0);
+  const isDegraded = ofDatabase.length > 0 || (zones.served?.left_out.length ?? 0) > 0;
+  return {
+    status: isUnfit ? "not ready" : isDegraded ? "degraded" : "ok",
+    problems: [...ofServices, ...ofDatabase, ...zones.problems],
+    ...zones.served,
+  };
 }
 
 /** What the name server of this stack says of its zones; nothing where there is none. */
@@ -75,10 +84,4 @@ export function readServedZones(families: MetricFamilies): {
   ];
   const leftOut = labelsOf(families, { metric: "palomar_dns_zone_left_out_octets", label: "zone" });
   return { problems, served: { served, expected, left_out: leftOut } };
-}
-
-async function findProblems({ supervisor, db }: Watched): Promise<string[]> {
-  const problems = supervisor.notReady.map((name) => `${name} is not ready`);
-  const problem = await findDatabaseProblem(db);
-  return problem === undefined ? problems : [...problems, problem];
 }

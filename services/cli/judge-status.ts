@@ -1,3 +1,5 @@
+import { type Config, VARIABLES } from "../platform/config/config.ts";
+import { isLoopback } from "../platform/http/limits.ts";
 import type { SeenNode } from "../store/dns/nodes.ts";
 import type { LeftOutZoneStatus } from "../store/dns/zones-left-out.ts";
 import type { DeploymentStatus } from "../store/status.ts";
@@ -67,6 +69,38 @@ export function judgeMachine({ diskFreePercent, certificate }: MachineStatus, li
     ...(certificate?.problem ? [`the certificate cannot be used: ${certificate.problem}`] : []),
     ...(certificate?.endsInDays !== undefined && certificate.endsInDays < limits.certificateDays
       ? [describeEnding(certificate.endsInDays)]
+      : []),
+  ];
+}
+
+/** What the configuration says of mail that goes out into the world. */
+type Settings = Pick<Config, "delivery" | "hostname" | "bounceDomain" | "trackingUrl" | "listen">;
+
+/**
+ * What is wrong with the settings of whoever asks.
+ * @param unknownResellers ids in PALOMAR_DNS_RESELLERS that no reseller has
+ */
+export function judgeSettings(settings: Settings, unknownResellers: readonly string[]): string[] {
+  return [
+    ...(unknownResellers.length > 0
+      ? [`PALOMAR_DNS_RESELLERS: there is no reseller ${unknownResellers.join(", ")}`]
+      : []),
+    ...(settings.delivery.kind === "mx" ? judgeNames(settings) : []),
+  ];
+}
+
+/** Names that nobody else can reach, in mail that goes to everybody. */
+function judgeNames({ hostname, bounceDomain, trackingUrl, listen }: Settings): string[] {
+  const linkHost = trackingUrl === null ? listen.tracking[0]?.host : new URL(trackingUrl).hostname;
+  const isUnset = (name: "PALOMAR_HOSTNAME" | "PALOMAR_BOUNCE_DOMAIN", value: string) =>
+    value === VARIABLES[name].fallback;
+  return [
+    ...(isUnset("PALOMAR_HOSTNAME", hostname) ? [`PALOMAR_HOSTNAME: mail goes out in the name ${hostname}`] : []),
+    ...(isUnset("PALOMAR_BOUNCE_DOMAIN", bounceDomain)
+      ? [`PALOMAR_BOUNCE_DOMAIN: bounces are to come to ${bounceDomain}, which nobody else has`]
+      : []),
+    ...(linkHost !== undefined && (linkHost === "localhost" || isLoopback(linkHost.replace(/^\[|\]$/g, "")))
+      ? [`PALOMAR_TRACKING_URL: links in mail lead to ${linkHost}, which is each reader's own machine`]
       : []),
   ];
 }

@@ -15,7 +15,7 @@ import { openEmbeddedPostgres } from "../platform/postgres/embedded-postgres.ts"
 import { isBehind, migrate } from "../platform/postgres/migrations.ts";
 import { requireReadCommitted, requireSessions } from "../platform/postgres/suitable-database.ts";
 import { acquireProcessLock } from "../platform/process-lock.ts";
-import { SERVICE_NAMES, type ServiceName } from "../platform/service.ts";
+import { SERVICE_NAMES, type ServiceName, WITHOUT_DATABASE } from "../platform/service.ts";
 import { applyRoles, roleOf } from "../store/database-roles.ts";
 import { completeKeyRing } from "../store/deployment-keys.ts";
 import { explainUnopened } from "./address-book.ts";
@@ -26,6 +26,7 @@ import { type Credentials, makeDemoOnce, noteDemoShown } from "./demo.ts";
 import { exportDeployment } from "./deployment-metrics.ts";
 import { listenForMonitoring } from "./health.ts";
 import { startNodeReports } from "./node-reports.ts";
+import { policyName, requireRights } from "./service-rights.ts";
 import { type Foundation, Supervisor } from "./supervisor.ts";
 
 /** What the services stand on, and what the supervisor needs of it itself. */
@@ -153,19 +154,18 @@ export class Stack {
       if (databaseUrl !== null) await requireSessions(databaseUrl, listenDatabaseUrl);
       if (listenDatabaseUrl !== null) await requireReadCommitted(db);
       await bringUpToDate(db);
+      // The embedded database's owner may do everything.
+      if (databaseUrl !== null) for (const service of this.#services) await requireRights(db, service);
       return await completeKeyRing(db, keyRing);
     } catch (error) {
       // Name servers are to answer whatever else is down: from their snapshot, until the database is there.
-      const canWait = this.#services.every((name) => STARTING_ALONE.includes(name));
+      const canWait = this.#services.every((name) => WITHOUT_DATABASE.includes(name));
       if (!canWait || !isDatabaseAway(error)) throw error;
       this.#logger.warn({ err: error }, "the database is away");
       return keyRing;
     }
   }
 }
-
-/** Names of services that can start while the database is away. */
-const STARTING_ALONE: readonly ServiceName[] = ["dns-server"];
 
 /** @throws CommandRefused when something is to be done and the role may not do it */
 async function bringUpToDate(db: Db): Promise<void> {
@@ -273,10 +273,10 @@ async function lockDataFolder(config: Config, services: readonly ServiceName[], 
   }
 }
 
-/** The owner's URL, of whose rights its connections keep those of a service's role. The sandbox's inbox is part of delivery. */
+/** The owner's URL, of whose rights its connections keep those of a service's role. */
 function inRole(url: string, name: ServiceName): string {
   const own = new URL(url);
-  own.searchParams.set("options", `-c role=${roleOf(name === "sandbox" ? "delivery" : name)}`);
+  own.searchParams.set("options", `-c role=${roleOf(policyName(name))}`);
   return own.href;
 }
 

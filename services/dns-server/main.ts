@@ -23,6 +23,7 @@ import { startLeftOutReports } from "./reports/left-out-reports.ts";
 import { exportStatistics, type ZoneCompleteness } from "./reports/metrics.ts";
 import { Statistics } from "./reports/statistics.ts";
 import { startTrafficReports } from "./reports/traffic-reports.ts";
+import { startUnknownResellerReports } from "./reports/unknown-resellers.ts";
 import { pipelineSettings } from "./settings.ts";
 import { AccessFeed } from "./transfer/access-feed.ts";
 import { AuthorisedResponder } from "./transfer/authorised-responder.ts";
@@ -213,6 +214,11 @@ function startReports(
   lifecycle.onStop("metrics", exportStatistics(statistics, writer, completenessOf(feed, publisher)));
   const leftOutReports = startLeftOutReports({ db, observe, node: config.node, leftOut: () => publisher.leftOut });
   lifecycle.onStop("reports of zones left out", () => leftOutReports.stop());
+  const { resellers } = config.dns;
+  if (resellers !== null) {
+    const unknownResellers = startUnknownResellerReports({ db, observe, resellers });
+    lifecycle.onStop("reports of unknown resellers", () => unknownResellers.stop());
+  }
   const traffic = startTrafficReports({ db, clock, observe, statistics });
   lifecycle.onStop("traffic reports", () => traffic.stop());
 }

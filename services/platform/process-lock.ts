@@ -32,6 +32,12 @@ export async function acquireProcessLock(path: string): Promise<Result<ProcessLo
   }
 }
 
+/** The living process that holds a lock; undefined: nobody does. */
+export async function findLockHolder(path: string): Promise<LockHolder | undefined> {
+  const found = await readIfPresent(path);
+  return found === undefined ? undefined : livingHolder(found);
+}
+
 /**
  * When a process started, as an opaque text that differs between two processes that had the same id.
  * @returns undefined when there is no such process, or only its unreaped remains

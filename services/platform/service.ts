@@ -22,6 +22,9 @@ export const SERVICE_NAMES = [
 ] as const;
 export type ServiceName = (typeof SERVICE_NAMES)[number];
 
+/** Services that start and do their work while the database is away: name servers answer from memory. */
+export const WITHOUT_DATABASE: readonly ServiceName[] = ["dns-server"];
+
 /** Listeners as `addresses.json` names them, and the sandbox's inbox. HTTP ones are URLs, the others host:port. */
 export type AddressName =
   | "mail_api"

@@ -54,13 +54,13 @@ export async function composeRoles(db: Db, policy: RolePolicy = rolePolicy): Pro
   const [place] = await queryRows<{ schema: string }>(db, "select current_schema() as schema");
   const isSpread = await hasSpreadTables(db);
   const behind = isSpread ? await listTablesBehind(db) : new Map<string, readonly string[]>();
-  const namesOf = (areas: readonly string[]) =>
-    areas.flatMap((area) => policy.areas[area] ?? []).filter((table) => tables.has(table));
-  return Object.entries(policy.services).map(([service, { read, write, insert = [], columns = {} }]) => {
+  return Object.keys(policy.services).map((service) => {
     const role = roleOf(service);
     const on = (names: readonly string[]) => names.map((name) => `${place!.schema}.${name}`).join(", ");
-    const written = namesOf(["nodes", ...write]);
-    const readable = namesOf(["deployment", ...read]);
+    const { columns, ...wanted } = rightsOf(service, policy);
+    const written = wanted.written.filter((table) => tables.has(table));
+    const inserted = wanted.inserted.filter((table) => tables.has(table));
+    const readable = wanted.readable.filter((table) => tables.has(table));
     readable.push(...[...readable, ...written].flatMap((name) => behind.get(name) ?? []));
     // Numbers alone; what they number is guarded otherwise. Citus passes on no rights on those that number rows.
     const numbers = `grant usage on all sequences in schema ${place!.schema} to ${role}`;
@@ -73,7 +73,7 @@ export async function composeRoles(db: Db, policy: RolePolicy = rolePolicy): Pro
         `grant usage on schema ${place!.schema} to ${role}`,
         `grant select on ${on(readable)} to ${role}`,
         `grant select, insert, update, delete on ${on(written)} to ${role}`,
-        ...(insert.length > 0 ? [`grant select, insert on ${on(namesOf(insert))} to ${role}`] : []),
+        ...(inserted.length > 0 ? [`grant select, insert on ${on(inserted)} to ${role}`] : []),
         ...Object.entries(columns).map(
           ([table, names]) => `grant select (${names.join(", ")}) on ${on([table])} to ${role}`,
         ),
@@ -84,6 +84,49 @@ export async function composeRoles(db: Db, policy: RolePolicy = rolePolicy): Pro
         : undefined,
     };
   });
+}
+
+/** Tables by what a service may do with them, and the columns that it may read of others. */
+function rightsOf(service: string, policy: RolePolicy) {
+  const { read, write, insert = [], columns = {} } = policy.services[service]!;
+  const namesOf = (areas: readonly string[]) => areas.flatMap((area) => policy.areas[area] ?? []);
+  return {
+    readable: namesOf(["deployment", ...read]),
+    written: namesOf(["nodes", ...write]),
+    inserted: namesOf(insert),
+    columns,
+  };
+}
+
+/** What a service needs and the role that asks lacks. */
+export interface MissingRights {
+  readonly role: string;
+  /** Such as `update on zones`; empty where nothing is missing, as for the owner of the tables. */
+  readonly rights: readonly string[];
+}
+
+/** Compares the rights of whoever asks with those of a service. */
+export async function findMissingRights(db: Db, service: string): Promise<MissingRights> {
+  const { readable, written, inserted, columns } = rightsOf(service, rolePolicy);
+  const each = (tables: readonly string[], ...rights: string[]) =>
+    tables.flatMap((name) => rights.map((right) => ({ name, right })));
+  const needed = [
+    ...each(readable, "select"),
+    ...each(written, "select", "insert", "update", "delete"),
+    ...each(inserted, "select", "insert"),
+    ...Object.entries(columns).flatMap(([name, parts]) => parts.map((part) => ({ name, part, right: "select" }))),
+  ];
+  const [found] = await queryRows<MissingRights>(
+    db,
+    `select current_user::text as role,
+            coalesce(array_agg("right" || ' on ' || name || coalesce('.' || part, '') order by name, part, "right")
+              filter (where not coalesce(has_column_privilege(name, part, "right"), has_table_privilege(name, "right"))),
+              '{}') as rights
+       from jsonb_to_recordset($1::jsonb) as needed (name text, part text, "right" text)
+      where to_regclass(name) is not null`,
+    [JSON.stringify(needed)],
+  );
+  return found!;
 }
 
 /** What views read, by view: Citus asks tables in the place of a view, in the name of whoever asks it. */

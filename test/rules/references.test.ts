@@ -104,7 +104,7 @@ away, is not shown rather than shown as zero.
 ${rows.join("\n")}
 
 Beside it \`GET /healthz\` says that the process lives and \`GET /readyz\` whether every service is ready, the zones are loaded
-and the database answers (503 with \`{"problems":[…]}\` otherwise). Where a name server runs, its body has \`served\`, \`expected\`
+and the database answers (503 with \`{"problems":[…]}\` otherwise; where name servers alone run, 200 and \`degraded\` while the database is away). Where a name server runs, its body has \`served\`, \`expected\`
 and \`left_out\` as well: how many zones are answered of how many, and the first 20 that memory has no room for. Dashboards and alert rules over these metrics are in
 [deploy/](../deploy/README.md).
 
@@ -164,8 +164,13 @@ async function composeCommands(): Promise<string> {
     });
     lines.push(`## \`${[path, ...words].join(" ")}\``, "", `${sentence(command.description())}`, "");
     const options = command.options.filter(({ hidden }) => !hidden);
-    if (options.length === 0) return;
-    lines.push("| option | meaning |", "|---|---|");
+    const told = command.registeredArguments.filter(({ description, argChoices }) => description || argChoices);
+    if (options.length + told.length === 0) return;
+    lines.push(`| ${told.length > 0 ? "argument or option" : "option"} | meaning |`, "|---|---|");
+    for (const argument of told) {
+      const choices = argument.argChoices ? ` (${argument.argChoices.join(", ")})` : "";
+      lines.push(`| \`${argument.name().replaceAll("|", "\\|")}\` | ${argument.description}${choices} |`);
+    }
     for (const { flags, description, mandatory, argChoices } of options) {
       const choices = argChoices ? ` (${argChoices.join(", ")})` : "";
       lines.push(`| \`${flags.replaceAll("|", "\\|")}\` | ${description}${choices}${mandatory ? "; required" : ""} |`);
@@ -190,7 +195,10 @@ function sentence(text: string): string {
 
 const REFUSALS: readonly (readonly [Refusal, string])[] = [
   [{ kind: "unknown-path" }, "the path does not exist"],
-  [{ kind: "wrong-method", allowed: [] }, "the path does not take this method; `Allow` has those that it takes"],
+  [
+    { kind: "wrong-method", allowed: ["<methods>"] },
+    "the path does not take this method; `Allow` has those that it takes",
+  ],
   [{ kind: "unauthenticated" }, "no credentials, or wrong ones"],
   [forbidden("as-stated", { text: "…" }), "known, but not entitled; the text says to what"],
   [{ kind: "malformed-json" }, "the body is no JSON object in UTF-8"],

@@ -1,4 +1,6 @@
 import { randomBytes } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { inspect } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -9,6 +11,7 @@ import { start as startConsole } from "../../services/console/main.ts";
 import { hashApiKey } from "../../services/core/api-key.ts";
 import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
 import { RCODE } from "../../services/core/dns/rr-types.ts";
+import { formatKeyFile } from "../../services/core/key-file.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { start as startDelivery } from "../../services/delivery/main.ts";
 import { start as startDnsApi } from "../../services/dns-api/main.ts";
@@ -23,7 +26,7 @@ import { type Db, openDb, openListenConnection, queryRows } from "../../services
 import { makeScramVerifier } from "../../services/platform/postgres/scram-verifier.ts";
 import type { AddressName, RunningService, StartService } from "../../services/platform/service.ts";
 import { start as startSandbox } from "../../services/sandbox/main.ts";
-import { applyRoles, listTables, rolePolicy } from "../../services/store/database-roles.ts";
+import { applyRoles, findMissingRights, listTables, roleOf, rolePolicy } from "../../services/store/database-roles.ts";
 import { completeKeyRing } from "../../services/store/deployment-keys.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
 import { applyRetention } from "../../services/store/mail/events/event-retention.ts";
@@ -38,6 +41,7 @@ import {
   addCompany,
   dnsApiOf,
   mailApiOf,
+  runPalomar,
   sendTo,
   zoneBody,
 } from "../support/deployment.ts";
@@ -144,6 +148,40 @@ it("every table is in one area, and every area of a service is one", async () =>
     ...insert,
   ]);
   expect(used.filter((area) => !(area in rolePolicy.areas))).toEqual([]);
+});
+
+it("a role has all that its own service needs, the owner what all do, and another service's role is told apart", async () => {
+  for (const service of Object.keys(rolePolicy.services)) {
+    const db = openDb(urls.get(service)!, { connections: 1, name: "test" });
+    try {
+      expect(await findMissingRights(db, service)).toEqual({ role: roleOf(service), rights: [] });
+      expect((await findMissingRights(database.db, service)).rights).toEqual([]);
+      if (service !== "dns-server") continue;
+      const { rights } = await findMissingRights(db, "dns-api");
+      expect(rights).toContain("select on dns_tokens");
+      expect(rights).toContain("update on dns_updates");
+      expect(rights).not.toContain("insert on dns_updates");
+      expect(rights).not.toContain("update on zones");
+    } finally {
+      await db.destroy();
+    }
+  }
+  const db = openDb(urls.get("mail-api")!, { connections: 1, name: "test" });
+  expect((await findMissingRights(db, "dns-server")).rights).toContain("select on companies.reseller_id");
+  await db.destroy();
+});
+
+it("a service does not start in the role of another one, which the refusal names", async () => {
+  const keys = join(dataDir, "keys_dns_api");
+  writeFileSync(keys, formatKeyFile(KEY_RING, "dns-api"), { mode: 0o600 });
+  const folder = { PALOMAR_DATA_DIR: join(dataDir, "of-another"), PALOMAR_KEYS_FILE: keys };
+  expect(await runPalomar(["start", "dns-api"], { ...folder, DATABASE_URL: urls.get("mail-api")! })).toEqual({
+    status: 1,
+    stdout: "",
+    stderr: expect.stringMatching(
+      /^palomar: the role palomar_mail_api lacks rights that dns-api needs: (\w+ on \w+, ){3}and \d+ more\. DATABASE_URL /m,
+    ),
+  });
 });
 
 it("applying them again changes nothing and gives no passwords", async () => {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { start } from "../../services/dns-server/main.ts";
+import type { Observation } from "../../services/platform/observability/observation.ts";
 import type { RunningService } from "../../services/platform/service.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
 import { notifyZones } from "../../services/store/dns/zone-notices.ts";
@@ -15,6 +16,7 @@ const ENV = { PALOMAR_DNS_UDP: "portable", PALOMAR_DNS_MEMORY: "8GiB", PALOMAR_D
 
 let database: TestDatabase;
 let server: RunningService;
+const warned: Observation[] = [];
 
 beforeAll(async () => {
   database = await createTestDatabase();
@@ -23,12 +25,20 @@ beforeAll(async () => {
   await putZone(database, "first.example.org", RECORDS, "loaded at start");
   await putZone(database, "second.example.org", RECORDS, "loaded at start");
   await giveTo(HELD, "first.example.org");
-  server = await start(dnsServerContext(database, { env: ENV }));
+  const observe = (observation: Observation) => {
+    if (observation.kind === "resellers-unknown") warned.push(observation);
+  };
+  server = await start(dnsServerContext(database, { env: ENV, observe }));
 });
 
 afterAll(async () => {
   await server?.stop();
   await database?.drop();
+});
+
+it("warns once of ids that no reseller has", async () => {
+  await eventually(async () => warned.length > 0, 60_000);
+  expect(warned).toEqual([{ kind: "resellers-unknown", level: "warn", resellers: ["other"] }]);
 });
 
 it("holds the zones of the resellers that it is told alone, as they come and go", async () => {

@@ -63,6 +63,7 @@ describe("palomar dnssec", () => {
         `${ksk!.key_tag} ksk algorithm 15 published`,
         `  DS ${ksk!.ds[0]}`,
         `${zsk!.key_tag} zsk algorithm 15 active`,
+        "parent: has not said yet which DS it has",
       ].join("\n"),
     );
     await expectSound(zone);
@@ -73,7 +74,9 @@ describe("palomar dnssec", () => {
       "published",
     ]);
     expect((await shown("ds-seen", zone, String(ksk!.key_tag))).keys[0]!.state).toBe("active");
-    await shown("ds-withdraw", zone);
+    const withdrawn = await palomar("dnssec", "ds-withdraw", zone);
+    expect(withdrawn.text).toContain("\nasks its parent, by CDS and CDNSKEY, to remove the DS");
+    expect(withdrawn.json).toMatchObject({ ds_wanted: false });
     await expectSound(zone);
     await shown("ds-withdraw", zone, "--undo");
     expect((await palomar("dnssec", "disable", zone)).refused).toMatch(/was seen with the DS/);
@@ -82,6 +85,27 @@ describe("palomar dnssec", () => {
     await shown("ds-gone", zone);
     expect((await palomar("dnssec", "disable", zone)).refused).toMatch(/^caches may have the DS/);
     expect((await shown("disable", zone, "--force")).enabled).toBe(false);
+  });
+
+  it("tells what the parent said when it was asked, or that nobody did", async () => {
+    const zone = "sub.parent.example";
+    await putZone(database, zone, ["@ NS ns1", "ns1 A 192.0.2.53"]);
+    const { keys } = await shown("enable", zone);
+    expect(await palomar("dnssec", "check", zone)).toMatchObject({
+      status: 1,
+      notes: [`nobody says now which DS the parent of ${zone} has: does PALOMAR_RESOLVER answer?`],
+      text: expect.stringContaining("\nparent: has not said yet which DS it has"),
+    });
+    await putZone(database, "parent.example", [
+      "@ NS ns1",
+      "ns1 A 192.0.2.53",
+      "sub NS ns1",
+      `sub DS ${keys[0]!.ds[0]}`,
+    ]);
+    const checked = await palomar("dnssec", "check", zone);
+    expect(checked).toMatchObject({ status: 0, notes: [], json: { parent: { ds: keys[0]!.ds, authenticated: true } } });
+    expect(checked.text).toMatch(new RegExp(`\nparent: has the DS \\(\\d{4}-.*Z\\)\n  DS ${keys[0]!.ds[0]}$`));
+    expect((await palomar("dnssec", "ds-withdraw", zone)).text).toMatch(/\nasks its parent, /);
   });
 
   it("refuses what is no zone, key, role or algorithm", async () => {

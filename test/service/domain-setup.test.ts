@@ -4,6 +4,7 @@ import { start as startDnsServer } from "../../services/dns-server/main.ts";
 import { findSenderKeys } from "../../services/store/mail/instances/dkim-keys.ts";
 import { type SignedIn, startConsole, type TestConsole } from "../support/console.ts";
 import { askDns } from "../support/dns-client.ts";
+import { operatorOf } from "../support/operator.ts";
 import { freePort } from "../support/peers-processes.ts";
 import { eventually } from "../support/stack.ts";
 
@@ -205,6 +206,45 @@ describe("agreeing", () => {
 });
 
 describe("settings", () => {
+  test("of a command are tried, and kept once somebody agrees", async () => {
+    const command = operatorOf(palomar.context);
+    const words = ["instance", "domain", "setup", "north", "north.example.org"];
+    const given = ["--mta-sts", "testing", "--tracking-host", "links.north.example.org", "--rotate-days", "90"];
+    const row = () =>
+      palomar.context
+        .db("domain_upkeep")
+        .where({ domain: "north.example.org" })
+        .first("sts_mode", "tracking_host", "rotate_days");
+    const before = await row();
+    expect(before).toEqual({ sts_mode: null, tracking_host: null, rotate_days: null });
+    const tried = await command(...words, ...given);
+    expect(tried.json).toMatchObject({ mta_sts: "testing", rotate_days: 90 });
+    expect(changes(tried.json).map(({ name }) => name)).toEqual([
+      "links.north.example.org",
+      "mta-sts.north.example.org",
+      "_mta-sts.north.example.org",
+    ]);
+    const way = `palomar ${words.join(" ")} ${given.join(" ")} --agree ${tried.json.fingerprint}`;
+    expect(tried.text).toMatch(new RegExp(`\nTo write it: ${way}$`));
+    expect(await command(...words, ...given, "--agree", "another")).toMatchObject({ status: 1 });
+    expect(await row()).toEqual(before);
+    const only = ["--rotate-days", "30"];
+    const { fingerprint } = (await command(...words, ...only)).json;
+    expect((await command(...words, ...only, "--agree", fingerprint)).json).toEqual({ written: [], refused: [] });
+    expect(await row()).toEqual({ ...before, rotate_days: 30 });
+  });
+
+  test("what nobody said is there is told, and left out of files to paste", async () => {
+    const { config } = palomar.context;
+    const mute = { ...config, resolver: { host: "127.0.0.1", port: 1 } };
+    const command = operatorOf({ ...palomar.context, config: mute });
+    const asked = await command("instance", "domain", "setup", "south", "elsewhere.example", "--zone-file");
+    expect(asked.status).toBe(1);
+    expect(asked.notes[0]).toMatch(/^nobody said what is there: elsewhere\.example, /);
+    expect(asked.text).toMatch(/^; not looked up: elsewhere\.example\. IN TXT "v=spf1 /);
+    expect(asked.text!.split("\n").filter((line) => line !== "" && !line.startsWith("; "))).toEqual([]);
+  });
+
   test("MTA-STS, a host for links and rotation are proposed as they are wanted", async () => {
     const wanted = { mta_sts: "testing", tracking_host: "Links.north.example.org", rotate_days: 90 };
     expect((await north.call("PATCH", SETUP, wanted)).body).toMatchObject({

@@ -4,6 +4,7 @@ import { CommandMisused, CommandRefused } from "../../services/cli/command-error
 import { registerWebhookCommand } from "../../services/cli/commands/webhook.ts";
 import type { CommandRuntime } from "../../services/cli/runtime.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
+import { sentence } from "../../services/core/sentences.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { addFilter } from "../../services/store/mail/contacts/filters.ts";
 import { addGroups } from "../../services/store/mail/contacts/groups.ts";
@@ -12,6 +13,8 @@ import { addTestInstance } from "../support/instances.ts";
 
 const KEY_RING = KeyRing.ofSecret("a secret for tests only");
 let database: TestDatabase;
+/** What the last command printed for people. */
+let shown: string;
 
 beforeAll(async () => {
   database = await createTestDatabase();
@@ -33,8 +36,9 @@ async function palomar(...words: string[]): Promise<unknown> {
   const runtime: CommandRuntime = {
     config: config.value,
     withDatabase: (use) => use({ db: database.db, keyRing: KEY_RING, config: config.value }),
-    print: (result) => {
+    print: (result, text) => {
       printed = result;
+      shown = text;
     },
     printEach: () => Promise.reject(new Error("not used")),
     note: () => {},
@@ -77,6 +81,16 @@ test("sets, shows, logs, replays and removes", async () => {
     state: "waiting",
   });
   expect(await palomar("webhook", "log", "north")).toMatchObject([{ id, state: "waiting", events: 1 }]);
+  const outcome = sentence("http-status", { status: 500 });
+  await database.db("webhook_batches").update({ outcome: JSON.stringify(outcome), finished_at: new Date(0) });
+  expect(await palomar("webhook", "log", "north")).toEqual([
+    {
+      ...{ id, state: "waiting", events: 1, attempts: 0, outcome },
+      created: expect.stringMatching(/^\d{4}-.*Z$/),
+      finished: "1970-01-01T00:00:00.000Z",
+    },
+  ]);
+  expect(shown).toMatch(new RegExp(`^${id}\t.*Z\twaiting\t1 events\t0 attempts\t${outcome.message}$`));
   expect(await palomar("webhook", "remove", "north")).toEqual({ name: "north", removed: true });
 });
 

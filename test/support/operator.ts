@@ -4,6 +4,7 @@ import { registerAclCommand } from "../../services/cli/commands/acl.ts";
 import { registerAclShowCommand } from "../../services/cli/commands/acl-show.ts";
 import { registerCatalogCommand } from "../../services/cli/commands/catalog.ts";
 import { registerDnssecCommand } from "../../services/cli/commands/dnssec.ts";
+import { registerInstanceCommand } from "../../services/cli/commands/instance.ts";
 import { registerPoolCommand } from "../../services/cli/commands/pool.ts";
 import { registerCompanyCommand } from "../../services/cli/commands/quota.ts";
 import { registerResellerCommand } from "../../services/cli/commands/reseller.ts";
@@ -27,7 +28,7 @@ export interface CommandOutcome {
   readonly status: number;
 }
 
-/** Runs the operator's DNS commands on the database of a service's context. */
+/** Runs the operator's commands on the database of a service's context. */
 export function operatorOf({ db, keyRing, config }: Pick<ServiceContext, "db" | "keyRing" | "config">) {
   return async function palomar(...args: string[]): Promise<CommandOutcome> {
     const outcome: { json?: unknown; text?: string; status: number } = { status: 0 };
@@ -68,6 +69,7 @@ export function operatorOf({ db, keyRing, config }: Pick<ServiceContext, "db" | 
       registerCatalogCommand,
       registerCompanyCommand,
       registerDnssecCommand,
+      registerInstanceCommand,
       registerResellerCommand,
       registerResolverBlockCommand,
       registerRpzCommand,

@@ -1,15 +1,17 @@
 import type { Command } from "commander";
+import type { z } from "zod";
 import { isSigningAlgorithm } from "../../core/dns/dnssec/algorithm.ts";
 import { DENIALS } from "../../core/dns/dnssec/denial.ts";
 import { KEY_ROLES } from "../../core/dns/dnssec/dnskey.ts";
 import { parseDomainName } from "../../core/dns/name.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
-import { showSigning } from "../../dns-api/signing-json.ts";
+import { type detailsReply, showDetails, showSigning } from "../../dns-api/signing-json.ts";
 import {
-  checkParentDs,
+  askParent,
   confirmDsGone,
   confirmDsSeen,
+  noteParentDs,
   setDsAutomatic,
   updateHostedParent,
   wishForDs,
@@ -120,8 +122,15 @@ function registerParentWords(dnssec: Command, runtime: CommandRuntime): void {
   dnssec
     .command("check")
     .argument("<fqdn>")
-    .description("ask the parent now which DS it has")
-    .action((fqdn: string) => changeZone(runtime, fqdn, check));
+    .description("ask the parent now which DS it has; exit status 1 where nobody says")
+    .action((fqdn: string) =>
+      changeZone(runtime, fqdn, (database, target) =>
+        check(database, target, () => {
+          runtime.note(`nobody says now which DS the parent of ${fqdn} has: does PALOMAR_RESOLVER answer?`);
+          runtime.exitWith(1);
+        }),
+      ),
+    );
   dnssec
     .command("ds-seen")
     .argument("<fqdn>")
@@ -173,10 +182,25 @@ function printSigning(runtime: CommandRuntime, signed: SignedZone): void {
   const lines = shown.keys.map(({ key_tag, role, algorithm, state, ds }) =>
     [`${key_tag} ${role} algorithm ${algorithm} ${state}`, ...ds.map((text) => `  DS ${text}`)].join("\n"),
   );
-  const headline = shown.enabled
-    ? `${shown.domain} is signed, denial by ${shown.denial}`
-    : `${shown.domain} is not signed`;
-  runtime.print(shown, [headline, ...lines].join("\n"));
+  const details = showDetails(signed);
+  if (!details.ok) {
+    runtime.print(shown, `${shown.domain} is not signed`);
+    return;
+  }
+  const { ds_wanted, ds_automatic, parent } = details.value;
+  const headline = `${shown.domain} is signed, denial by ${shown.denial}`;
+  const wish = ds_wanted ? [] : ["asks its parent, by CDS and CDNSKEY, to remove the DS"];
+  runtime.print(
+    { ...shown, ds_wanted, ds_automatic, parent },
+    [headline, ...lines, ...parentLines(parent), ...wish].join("\n"),
+  );
+}
+
+/** What the parent said when it was last asked. */
+function parentLines({ ds, authenticated, checked }: z.input<typeof detailsReply>["parent"]): string[] {
+  if (ds === null) return ["parent: has not said yet which DS it has"];
+  const when = checked === null ? "by the operator's word" : `${checked}${authenticated ? "" : ", not validated"}`;
+  return [`parent: ${ds.length === 0 ? "has no DS" : "has the DS"} (${when})`, ...ds.map((text) => `  DS ${text}`)];
 }
 
 function readTarget(runtime: CommandRuntime, fqdn: string, { keyRing }: CommandDatabase): SigningTarget {
@@ -186,10 +210,18 @@ function readTarget(runtime: CommandRuntime, fqdn: string, { keyRing }: CommandD
   return { scope: {}, apex: apex.value, domain: zoneName(apex.value), actor: ACTOR, signer };
 }
 
-async function check({ db, config }: CommandDatabase, target: SigningTarget): Promise<Result<SignedZone, Refusal>> {
+/** Asks the parent, and notes what it says. @param onSilence called where nobody says anything: then all stays as it is */
+async function check(
+  { db, config }: CommandDatabase,
+  target: SigningTarget,
+  onSilence = () => {},
+): Promise<Result<SignedZone, Refusal>> {
   const found = await findSignedZone(db, target);
   if (!found.ok || !found.value.state) return found;
-  return checkParentDs(db, target, await makeDsLookup(config.resolver));
+  const said = await askParent(db, target.apex, await makeDsLookup(config.resolver));
+  if (said !== undefined) return noteParentDs(db, target, said);
+  onSilence();
+  return found;
 }
 
 async function writeKey(runtime: CommandRuntime, fqdn: string, tag: string, folder: string): Promise<void> {

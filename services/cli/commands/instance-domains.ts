@@ -1,7 +1,13 @@
 import type { Command } from "commander";
 import { readSenderDomain } from "../../core/customer-input.ts";
 import { MOST_SPF_LOOKUPS } from "../../core/mail/domain-setup/spf.ts";
-import { type CheckSurroundings, checkDomain, findDomain, startRotation } from "../../operations/mail/domain-check.ts";
+import {
+  type CheckSurroundings,
+  checkDomain,
+  findDomain,
+  findExchangers,
+  startRotation,
+} from "../../operations/mail/domain-check.ts";
 import {
   filesToPaste,
   readSettings,
@@ -19,7 +25,7 @@ import {
 import { systemClock } from "../../platform/clock.ts";
 import { makePublicLook } from "../../platform/lookups/authoritative-lookup.ts";
 import { listFurtherKeys } from "../../store/mail/instances/dkim-keys.ts";
-import { changeUpkeep, postponeDomain } from "../../store/mail/instances/domain-upkeep.ts";
+import { changeUpkeep, postponeDomain, type UpkeepSettings } from "../../store/mail/instances/domain-upkeep.ts";
 import type { CommandDatabase } from "../database.ts";
 import { orRefuse, refusalText } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
@@ -47,7 +53,10 @@ export function registerDomainSetup(domain: Command, runtime: CommandRuntime): v
     .command("setup")
     .argument("<name>")
     .argument("<domain>")
-    .option("--agree <fingerprint>", "write the proposal of this fingerprint to the zones that are hosted here")
+    .option(
+      "--agree <fingerprint>",
+      "write the proposal of this fingerprint to the zones that are hosted here, and keep the settings",
+    )
     .option("--flatten", "put addresses in the place of what the SPF policy includes", false)
     .option("--mta-sts <mode>", "a policy for mail to the domain: off, testing or enforce")
     .option("--tls-reports <on|off>", "have reports about TLS of mail to the domain sent here")
@@ -55,7 +64,9 @@ export function registerDomainSetup(domain: Command, runtime: CommandRuntime): v
     .option("--rotate-days <days>", "change its DKIM keys so often, or `never`")
     .option("--zone-file", "print what is to be done elsewhere as a piece of a master file", false)
     .option("--domain-connect", "print the same as a template of Domain Connect", false)
-    .description("show what would make its mail aligned, signed and reported, as differences; with --agree write it")
+    .description(
+      "show what would make its mail aligned, signed and reported, as differences; with --agree write it; settings are tried, and kept with --agree alone",
+    )
     .action((name: string, given: string, options: SetupOptions) =>
       withDomain(runtime, name, given, (to, surroundings) => setUp(runtime, { name, to, options }, surroundings)),
     );
@@ -101,10 +112,12 @@ async function setUp(
   const { db, config } = surroundings;
   const { domain } = given.own;
   const settings = orRefuse(runtime, readSettings(domain, readOptions(runtime, options)));
-  await changeUpkeep(db, given.upkeep, settings);
-  if (Object.keys(settings).length > 0) await postponeDomain(db, given.upkeep, now());
-  const to = (await findDomain(db, given.upkeep.instanceId, domain))!;
-  if (options.agree !== undefined) return agree(runtime, { to, options, fingerprint: options.agree }, surroundings);
+  const upkeep = await findExchangers(surroundings.openLook(), { ...given.upkeep, ...settings });
+  const to = { ...given, upkeep };
+  if (options.agree !== undefined) {
+    const agreed = { to, settings, flatten: options.flatten, fingerprint: options.agree };
+    return agree(runtime, agreed, surroundings);
+  }
   const proposal = await proposeSetup(surroundings, to, { right: "operator", flatten: options.flatten });
   const items = proposal.items.map(showProposedItem);
   const files = filesToPaste(config.bounceDomain, domain, proposal.items);
@@ -113,22 +126,33 @@ async function setUp(
     ? files.zone_file
     : options.domainConnect
       ? JSON.stringify(files.domain_connect, null, 2)
-      : proposalText(name, domain, proposal);
+      : proposalText(proposal, wayToWrite(name, domain, options));
   runtime.print({ ...shown, may_write: proposal.mayWrite, ...files }, text);
+  const unanswered = proposal.items.filter(({ zone, fault }) => zone === undefined && fault?.kind === "unanswered");
+  if (unanswered.length > 0 && (options.zoneFile || options.domainConnect)) {
+    runtime.note(`nobody said what is there: ${[...new Set(unanswered.map(({ name: at }) => at))].join(", ")}`);
+    runtime.exitWith(1);
+  }
+}
+
+interface Agreed {
+  readonly to: DomainToSetUp;
+  /** Kept once it is written. */
+  readonly settings: UpkeepSettings;
+  readonly flatten: boolean;
+  readonly fingerprint: string;
 }
 
 async function agree(
   runtime: CommandRuntime,
-  {
-    to,
-    options,
-    fingerprint,
-  }: { readonly to: DomainToSetUp; readonly options: SetupOptions; readonly fingerprint: string },
+  { to, settings, flatten, fingerprint }: Agreed,
   surroundings: CheckSurroundings,
 ): Promise<void> {
-  const { write } = surroundings;
-  const agreement = { right: "operator", flatten: options.flatten, fingerprint, login: COMMAND_ACTOR, write } as const;
+  const { db, write } = surroundings;
+  const agreement = { right: "operator", flatten, fingerprint, login: COMMAND_ACTOR, write } as const;
   const { written, refused } = orRefuse(runtime, await agreeToSetup(surroundings, to, agreement));
+  await changeUpkeep(db, to.upkeep, settings);
+  if (Object.keys(settings).length > 0) await postponeDomain(db, to.upkeep, now());
   const items = written.map(showProposedItem);
   const told = refused.map(({ zone, reason }) => ({ zone, reason: refusalText(reason) }));
   runtime.print({ written: items, refused: told }, items.map(itemLine).join("\n"));
@@ -158,7 +182,23 @@ function readOptions(runtime: CommandRuntime, options: SetupOptions): SettingsGi
 
 const LEAST_ROTATE_DAYS = 7;
 
-function proposalText(name: string, domain: string, { items, fingerprint }: SetupProposal): string {
+/** The same command again, for whoever agrees, and whether there are settings to keep. */
+function wayToWrite(name: string, domain: string, options: SetupOptions) {
+  const { flatten, mtaSts, tlsReports, trackingHost, rotateDays } = options;
+  const settings = [
+    ...(mtaSts === undefined ? [] : ["--mta-sts", mtaSts]),
+    ...(tlsReports === undefined ? [] : ["--tls-reports", tlsReports]),
+    ...(trackingHost === undefined ? [] : ["--tracking-host", trackingHost]),
+    ...(rotateDays === undefined ? [] : ["--rotate-days", rotateDays]),
+  ];
+  const words = ["palomar instance domain setup", name, domain, ...(flatten ? ["--flatten"] : []), ...settings];
+  return { words, hasSettings: settings.length > 0 };
+}
+
+function proposalText(
+  { items, fingerprint }: SetupProposal,
+  { words, hasSettings }: ReturnType<typeof wayToWrite>,
+): string {
   const lines = items.map((item) => {
     const place =
       item.zone === undefined && item.action !== "keep" ? "\n  (not in a zone that is written from here)" : "";
@@ -167,8 +207,8 @@ function proposalText(name: string, domain: string, { items, fingerprint }: Setu
   const isWritten = items.some(
     ({ zone, action }) => zone !== undefined && ["add", "modify", "remove"].includes(action),
   );
-  const way = `To write it: palomar instance domain setup ${name} ${domain} --agree ${fingerprint}`;
-  return [...lines, ...(isWritten ? [way] : [])].join("\n");
+  const way = `To write it: ${words.join(" ")} --agree ${fingerprint}`;
+  return [...lines, ...(isWritten || hasSettings ? [way] : [])].join("\n");
 }
 
 const SIGNS = { keep: " ", add: "+", modify: "~", remove: "-", ask: "?" } as const;

@@ -5,13 +5,23 @@ import type { Command } from "commander";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { packageFolder } from "../../platform/package-folder.ts";
 import { hasCluster } from "../../platform/postgres/embedded-postgres-cluster.ts";
+import { findLockHolder } from "../../platform/process-lock.ts";
+import { SERVICE_NAMES } from "../../platform/service.ts";
 import { listNodes, type SeenNode } from "../../store/dns/nodes.ts";
+import { listUnknownResellers } from "../../store/dns/resellers.ts";
 import { listLeftOut } from "../../store/dns/zones-left-out.ts";
 import { type QueueStatus, readReplicationLag, readStatus } from "../../store/status.ts";
 import { requireDataFolder } from "../data-folder.ts";
 import { findDatabaseProblem } from "../database-answers.ts";
 import { DATABASE_SILENT, explainError } from "../explain-error.ts";
-import { describeSeconds, judgeMachine, judgeStatus, type KnownStatus, type StatusLimits } from "../judge-status.ts";
+import {
+  describeSeconds,
+  judgeMachine,
+  judgeSettings,
+  judgeStatus,
+  type KnownStatus,
+  type StatusLimits,
+} from "../judge-status.ts";
 import { inspectMachine } from "../machine-status.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
@@ -26,7 +36,8 @@ const EMBEDDED_PATIENCE_MS = 120_000;
 /** What the stack of this data folder says of itself. */
 interface StackStatus {
   readonly running: boolean;
-  readonly ready: boolean;
+  /** null: it runs, and serves nothing that could be asked. */
+  readonly ready: boolean | null;
   readonly problems: readonly string[];
 }
 
@@ -48,6 +59,7 @@ export function registerStatusCommand(program: Command, runtime: CommandRuntime)
             ]
           : [known.error, ...stack.problems.filter((problem) => problem !== DATABASE_SILENT)]),
         ...judgeMachine(machine, limits),
+        ...judgeSettings(runtime.config, known.ok ? known.value.unknownResellers : []),
       ];
       const shown = known.ok ? showKnown(known.value) : {};
       runtime.print({ problems, stack, ...shown, machine }, compose(stack, known, problems));
@@ -67,7 +79,8 @@ function loadLimits(): StatusLimits {
 
 async function askStack(dataDir: string): Promise<StackStatus> {
   const metrics = metricsAddress(dataDir);
-  if (metrics === undefined) return { running: false, ready: false, problems: ["no stack runs on this data folder"] };
+  if (metrics === null && (await hasRunningService(dataDir))) return { running: true, ready: null, problems: [] };
+  if (!metrics) return { running: false, ready: false, problems: ["no stack runs on this data folder"] };
   try {
     const answer = await fetch(`${metrics}/readyz`, { signal: AbortSignal.timeout(STACK_PATIENCE_MS) });
     const { problems } = (await answer.json()) as { problems: string[] };
@@ -78,23 +91,31 @@ async function askStack(dataDir: string): Promise<StackStatus> {
   }
 }
 
-function metricsAddress(dataDir: string): string | undefined {
+/** Null where monitoring is off; undefined where no stack has written its addresses. */
+function metricsAddress(dataDir: string): string | null | undefined {
   try {
-    return JSON.parse(readFileSync(join(dataDir, "addresses.json"), "utf8")).metrics ?? undefined;
+    return JSON.parse(readFileSync(join(dataDir, "addresses.json"), "utf8")).metrics;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw error;
   }
 }
 
+async function hasRunningService(dataDir: string): Promise<boolean> {
+  const holders = SERVICE_NAMES.map((name) => findLockHolder(join(dataDir, `${name}.lock`)));
+  return (await Promise.all(holders)).some((holder) => holder !== undefined);
+}
+
 /** What a database says that answers, and what it does not do. */
 interface AnsweredStatus extends KnownStatus {
   readonly limits: readonly string[];
+  /** Of PALOMAR_DNS_RESELLERS. */
+  readonly unknownResellers: readonly string[];
 }
 
 /** What the database knows, or why it does not say; in time either way. */
 async function askDatabase(runtime: CommandRuntime, stack: StackStatus): Promise<Result<AnsweredStatus, string>> {
-  const { databaseUrl, dataDir } = runtime.config;
+  const { databaseUrl, dataDir, dns } = runtime.config;
   // Whoever asks how things are does not make any.
   if (databaseUrl === null && !(await hasCluster(dataDir))) {
     return refuse(`there is no database in the data folder ${dataDir} (PALOMAR_DATA_DIR)`);
@@ -105,6 +126,7 @@ async function askDatabase(runtime: CommandRuntime, stack: StackStatus): Promise
     nodes: await listNodes(db),
     leftOut: await listLeftOut(db, MOST_LEFT_OUT),
     replication: await readReplicationLag(db),
+    unknownResellers: await listUnknownResellers(db, dns.resellers ?? []),
     limits: [await findDatabaseProblem(db)].filter((problem) => problem !== undefined),
   }));
   try {
@@ -123,7 +145,7 @@ function databasePatienceMs({ config }: CommandRuntime, { running, problems }: S
   return problems.includes(DATABASE_SILENT) ? STACK_PATIENCE_MS : DATABASE_PATIENCE_MS;
 }
 
-function showKnown({ nodes, limits: _, ...known }: AnsweredStatus) {
+function showKnown({ nodes, limits: _, unknownResellers: __, ...known }: AnsweredStatus) {
   return {
     nodes: nodes.map(({ lagMs, silentSeconds, ...node }) => ({
       ...node,
@@ -137,9 +159,14 @@ function showKnown({ nodes, limits: _, ...known }: AnsweredStatus) {
 function compose(stack: StackStatus, known: Result<KnownStatus, string>, problems: readonly string[]): string {
   return [
     ...problems.map((problem) => `WRONG    ${problem}`),
-    `stack    ${stack.ready ? "ready" : "not ready here"}`,
+    `stack    ${describeStack(stack)}`,
     ...(known.ok ? describeDeployment(known.value) : []),
   ].join("\n");
+}
+
+function describeStack({ ready }: StackStatus): string {
+  if (ready === null) return "runs; its state is unknown (PALOMAR_METRICS_LISTEN is off)";
+  return ready ? "ready" : "not ready here";
 }
 
 function describeDeployment({ zones, signing, queue, inbound, nodes, replication }: KnownStatus): string[] {

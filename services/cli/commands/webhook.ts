@@ -3,7 +3,7 @@ import type { FilterCondition } from "../../core/mail/filter-condition.ts";
 import { toConditionJson } from "../../core/mail/filter-json.ts";
 import { hasCredentials, parseHttpUrl } from "../../core/url.ts";
 import { judgeSelection } from "../../operations/mail/judge-selection.ts";
-import { readToldKinds, toldNames } from "../../operations/mail/told-events.ts";
+import { readToldKinds, showWebhookBatch, toldNames } from "../../operations/mail/told-events.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { findCampaign } from "../../store/mail/campaigns/campaigns.ts";
 import { listFilters } from "../../store/mail/contacts/filters.ts";
@@ -48,7 +48,7 @@ export function registerWebhookCommand(program: Command, runtime: CommandRuntime
       const batches = await withInstance(runtime, name, ({ db }, { id }) =>
         listWebhookBatches(db, id, { limit: LISTED }, which),
       );
-      runtime.print(batches, batches.map(toLine).join("\n"));
+      runtime.print(batches.map(showWebhookBatch), batches.map(toLine).join("\n"));
     });
   named(webhook, "replay")
     .argument("<batch>", "its number in the log")
@@ -157,5 +157,7 @@ function registerList(webhook: Command, runtime: CommandRuntime): void {
 }
 
 function toLine({ id, state, events, attempts, createdAt, outcome }: WebhookBatch): string {
-  return [id, createdAt.toISOString(), state, `${events} events`, `${attempts} attempts`, outcome ?? ""].join("\t");
+  return [id, createdAt.toISOString(), state, `${events} events`, `${attempts} attempts`, outcome?.message ?? ""].join(
+    "\t",
+  );
 }

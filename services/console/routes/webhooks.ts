@@ -4,7 +4,7 @@ import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts"
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { hasCredentials } from "../../core/url.ts";
 import { findGoneGroup, judgeSelection } from "../../operations/mail/judge-selection.ts";
-import { readToldKinds, toldNames } from "../../operations/mail/told-events.ts";
+import { readToldKinds, showWebhookBatch, toldNames } from "../../operations/mail/told-events.ts";
 import { sentenceJson } from "../../platform/http/problem.ts";
 import { areCampaignsOf } from "../../store/mail/campaigns/campaigns.ts";
 import { findFilter } from "../../store/mail/contacts/filters.ts";
@@ -17,7 +17,6 @@ import {
   removeWebhook,
   replayWebhookBatch,
   type Webhook,
-  type WebhookBatch,
   type WebhookChoice,
 } from "../../store/mail/tracking/webhooks.ts";
 import { areaOf } from "../caller.ts";
@@ -185,7 +184,7 @@ function deliveriesEndpoint(context: ConsoleContext): ConsoleEndpoint {
         if ((await findWebhook(context.db, id, params.id)) === undefined) return refuse(NO_WEBHOOK);
         const page = before === undefined ? { limit } : { limit, before };
         const batches = await listWebhookBatches(context.db, id, page, params.id);
-        return ok({ deliveries: batches.map(showBatch) });
+        return ok({ deliveries: batches.map(showWebhookBatch) });
       }),
   });
 }
@@ -217,10 +216,6 @@ function showWebhook(webhook: Webhook): z.input<typeof webhookJson> {
     ...(condition ? { condiciones: toConditionJson(condition) } : {}),
     ...(isFull ? { full: true as const } : {}),
   };
-}
-
-function showBatch({ createdAt, finishedAt, ...shown }: WebhookBatch): z.input<typeof deliveryJson> {
-  return { ...shown, created: createdAt.toISOString(), finished: finishedAt?.toISOString() ?? null };
 }
 
 /** Some customers' URLs carry a token: the log has the place, not the key to it. */

@@ -141,14 +141,19 @@ async function removeKeys(surroundings: CheckSurroundings, to: DomainToSetUp, lo
   return gone.map(({ selector }) => selector);
 }
 
-/** The policy for mail to a domain names the exchangers that it has; where nobody says, it stays as it is. */
 async function noteExchangers(db: Db, look: PublicLook, upkeep: DomainUpkeep): Promise<DomainUpkeep> {
+  const found = await findExchangers(look, upkeep);
+  if (found !== upkeep) await setStsExchangers(db, upkeep, found.stsExchangers);
+  return found;
+}
+
+/** The policy for mail to a domain names the exchangers that it has; where nobody says, it stays as it is. */
+export async function findExchangers(look: PublicLook, upkeep: DomainUpkeep): Promise<DomainUpkeep> {
   if (upkeep.stsMode === null) return upkeep;
   const records = await look.resolve(upkeep.domain, TYPE.MX);
   if (records === undefined) return upkeep;
   const names = records.map((rdata) => setupValue(TYPE.MX, rdata).replace(/^\d+ /, ""));
   const exchangers = [...new Set(names.filter((name) => name !== ""))].sort();
   if (JSON.stringify(exchangers) === JSON.stringify(upkeep.stsExchangers)) return upkeep;
-  await setStsExchangers(db, upkeep, exchangers);
   return { ...upkeep, stsExchangers: exchangers };
 }

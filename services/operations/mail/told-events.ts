@@ -10,6 +10,7 @@ import type { Db } from "../../platform/postgres/db.ts";
 import { TOLD_KINDS, toldKindOfNumber } from "../../store/mail/events/event-kinds.ts";
 import { findMessageNames, findMessagesOf, type MessageName } from "../../store/mail/sends/message-names.ts";
 import type { ToldEvent } from "../../store/mail/tracking/event-feed.ts";
+import type { WebhookBatch } from "../../store/mail/tracking/webhooks.ts";
 
 /** An event as a webhook tells it, in the words of `ver_eventos`. */
 export interface ToldJson {
@@ -160,3 +161,8 @@ function describe({
 
 /** Why, where that is the same for all of a kind that say no more. */
 const REASONS: Partial<Readonly<Record<ToldKind, string>>> = { "not-sent": "invalid", complained: "feedback" };
+
+/** A row of a webhook's log as APIs and commands show it. */
+export function showWebhookBatch({ createdAt, finishedAt, ...shown }: WebhookBatch) {
+  return { ...shown, created: createdAt.toISOString(), finished: finishedAt?.toISOString() ?? null };
+}

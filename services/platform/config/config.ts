@@ -153,7 +153,7 @@ export const VARIABLES = {
   PALOMAR_DANE: variable(
     choice("auto", "off"),
     "auto",
-    "auto: mail goes by TLSA records that PALOMAR_RESOLVER has validated (it must set AD)",
+    "auto: mail goes by TLSA records that PALOMAR_RESOLVER has validated (it must set AD); off: by none",
   ),
   PALOMAR_TLS_REPORTS: variable(
     choice("on", "off"),
@@ -185,7 +185,7 @@ export const VARIABLES = {
   PALOMAR_SUBMISSION_PLAINTEXT_AUTH: variable(
     choice("off", "loopback"),
     "off",
-    "offer AUTH without TLS to loopback clients",
+    "loopback: AUTH is offered without TLS to loopback clients; off: to nobody",
   ),
   PALOMAR_MACHINE_SECONDS: variable(
     wholeNumber(0, 3600),
@@ -200,12 +200,12 @@ export const VARIABLES = {
   PALOMAR_DOMAIN_CHECK: variable(
     optional(choice("authoritative", "resolver", "off")),
     null,
-    "where the hourly check of sender domains, and of new DKIM keys, looks: at the name servers of each zone, at PALOMAR_RESOLVER, or off; off in the sandbox, else authoritative",
+    "authoritative, resolver or off: where the hourly check of sender domains, and of new DKIM keys, looks, at the name servers of each zone, at PALOMAR_RESOLVER, or nowhere; off in the sandbox, else authoritative",
   ),
   PALOMAR_GUARD: variable(
     optional(choice("on", "off")),
     null,
-    "whether instances are held, or told of, by what they do (config/guard.json); off in the sandbox, which mail never leaves, else on",
+    "on or off: whether instances are held, or told of, by what they do (config/guard.json); off in the sandbox, which mail never leaves, else on",
   ),
   PALOMAR_PLACE_DATABASE: variable(
     optional(path),

@@ -195,6 +195,8 @@ export interface ObservationDetails {
     readonly usedOctets: number;
     readonly totalOctets: number;
   };
+  /** Of PALOMAR_DNS_RESELLERS. */
+  "resellers-unknown": { readonly resellers: readonly string[] };
   "zone-not-withheld": PublishedZone;
   "zone-notice-failed": Failure;
   "zone-journal-pruned": { readonly removed: number };

@@ -33,6 +33,16 @@ export async function listResellers(db: Db): Promise<Reseller[]> {
   return rows.map((row) => ({ id: row.id, name: row.name, rpzLicence: row.rpz_licence }));
 }
 
+/** Those of these ids that no reseller has. */
+export async function listUnknownResellers(db: Db, ids: readonly string[]): Promise<string[]> {
+  const rows = await queryRows<{ id: string }>(
+    db,
+    "select distinct id from unnest($1::text[]) as asked (id) where not exists (select from resellers r where r.id = asked.id) order by 1",
+    [[...ids]],
+  );
+  return rows.map(({ id }) => id);
+}
+
 /** @returns false when there is no such reseller */
 export async function renameReseller(db: Db, id: string, name: string): Promise<boolean> {
   return (await db("resellers").where({ id }).update({ name })) > 0;

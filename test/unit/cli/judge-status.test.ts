@@ -4,10 +4,12 @@ import { expect, it } from "vitest";
 import {
   describeSeconds,
   judgeMachine,
+  judgeSettings,
   judgeStatus,
   type KnownStatus,
   type StatusLimits,
 } from "../../../services/cli/judge-status.ts";
+import { loadConfig } from "../../../services/platform/config/config.ts";
 import { packageFolder } from "../../../services/platform/package-folder.ts";
 
 const limits: StatusLimits = JSON.parse(readFileSync(join(packageFolder, "config", "status.json"), "utf8"));
@@ -102,6 +104,40 @@ it.each([
   [{ diskFreePercent: 50, certificate: { problem: "not there" } }, ["the certificate cannot be used: not there"]],
 ])("of a machine with %j it says %j", (machine, problems) => {
   expect(judgeMachine(machine, limits)).toEqual(problems);
+});
+
+const NAMES = {
+  PALOMAR_DELIVERY: "mx",
+  PALOMAR_HOSTNAME: "mail.example.org",
+  PALOMAR_BOUNCE_DOMAIN: "bounces.example.org",
+  PALOMAR_TRACKING_URL: "https://links.example.org",
+};
+const ofLinks = (host: string) =>
+  `PALOMAR_TRACKING_URL: links in mail lead to ${host}, which is each reader's own machine`;
+
+it.each<[Record<string, string>, string[]]>([
+  [{}, []],
+  [NAMES, []],
+  [{ PALOMAR_DELIVERY: "smtp://127.0.0.1:25" }, []],
+  [
+    { PALOMAR_DELIVERY: "mx" },
+    [
+      "PALOMAR_HOSTNAME: mail goes out in the name localhost",
+      "PALOMAR_BOUNCE_DOMAIN: bounces are to come to bounces.localhost, which nobody else has",
+      ofLinks("127.0.0.1"),
+    ],
+  ],
+  [{ ...NAMES, PALOMAR_TRACKING_URL: "http://[::1]:8026" }, [ofLinks("[::1]")]],
+  [{ ...NAMES, PALOMAR_TRACKING_URL: "http://localhost:8026" }, [ofLinks("localhost")]],
+  [{ ...NAMES, PALOMAR_TRACKING_URL: "", PALOMAR_TRACKING_LISTEN: "192.0.2.1:80" }, []],
+])("of the settings %j it says %j", (env, problems) => {
+  const config = loadConfig(env);
+  if (!config.ok) throw new Error(config.error.join());
+  expect(judgeSettings(config.value, [])).toEqual(problems);
+  expect(judgeSettings(config.value, ["acme", "other"])).toEqual([
+    "PALOMAR_DNS_RESELLERS: there is no reseller acme, other",
+    ...problems,
+  ]);
 });
 
 it.each([

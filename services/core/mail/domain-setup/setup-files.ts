@@ -45,13 +45,18 @@ function templateRecord({ name, type, after = "" }: SetupItem, domain: string): 
   return { type, host, data: after, ttl: TTL_SECONDS, ...conflicts };
 }
 
-/** The same for a master file (RFC 1035 §5.1); what goes stands in comments. */
+/**
+ * The same for a master file (RFC 1035 §5.1). What goes stands in comments, and so does what nobody can tell to be missing:
+ * a second SPF policy, for one, would make the first count no more.
+ */
 export function zoneFileSnippet(items: readonly SetupItem[]): string {
   const lines = items.flatMap((item) => {
     const isGone = (item.action === "modify" || item.action === "remove") && item.before !== undefined;
     const gone = isGone ? [`; remove: ${zoneFileLine(item, item.before!)}`] : [];
     const isNew = (item.action === "add" || item.action === "modify") && item.after !== undefined;
-    return [...gone, ...(isNew ? [zoneFileLine(item, item.after!)] : [])];
+    const isUnknown = item.fault?.kind === "unanswered" && item.after !== undefined;
+    const unknown = isUnknown ? [`; not looked up: ${zoneFileLine(item, item.after!)}`] : [];
+    return [...gone, ...unknown, ...(isNew ? [zoneFileLine(item, item.after!)] : [])];
   });
   return lines.map((line) => `${line}\n`).join("");
 }

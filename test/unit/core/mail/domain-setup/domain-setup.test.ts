@@ -187,6 +187,8 @@ test("files to paste hold what is missing, and what goes in comments", async () 
   expect(zoneFileSnippet([{ ...items[1]!, after: `${"x".repeat(255)}"\\\u0007` }])).toBe(
     `palomar._domainkey.example.org. IN TXT "${"x".repeat(255)}" "\\"\\\\\\007"\n`,
   );
+  const unknown = { ...items[1]!, action: "ask", after: "v", fault: { kind: "unanswered", at: "x" } } as const;
+  expect(zoneFileSnippet([unknown])).toBe('; not looked up: palomar._domainkey.example.org. IN TXT "v"\n');
   const template = domainConnectTemplate({ providerId: "bounces.example.net", domain: "example.org" }, items);
   expect(template.records).toContainEqual({
     ...{ type: "TXT", host: "@", ttl: 3600, data: "v=spf1 mx include:bounces.example.net -all" },

@@ -1,0 +1,61 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import type { ServiceName } from "../../services/platform/service.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { runPalomar, startServices } from "../support/deployment.ts";
+import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
+import { openTcpGate, type TcpGate } from "../support/tcp-gate.ts";
+
+let database: TestDatabase;
+let gate: TcpGate;
+let url: string;
+const dataDirs: string[] = [];
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  const given = new URL(database.url);
+  gate = await openTcpGate({ host: given.hostname, port: Number(given.port) });
+  url = Object.assign(given, { port: String(gate.port) }).href;
+});
+afterAll(async () => {
+  await gate.shut();
+  await database.drop();
+  for (const dataDir of dataDirs) removeDataDir(dataDir);
+});
+
+function environment() {
+  const dataDir = makeDataDir();
+  dataDirs.push(dataDir);
+  return { PALOMAR_DATA_DIR: dataDir, DATABASE_URL: url, PALOMAR_SECRET: "a secret that only tests know" };
+}
+
+it.each<[readonly ServiceName[], number, string]>([
+  [["dns-server"], 200, "degraded"],
+  [["dns-server", "dns-api"], 503, "not ready"],
+])("while the database is away, /readyz of %j is %d, %s", async (services, status, word) => {
+  const running = await startServices(services, environment());
+  const ask = async () => {
+    const answer = await fetch(`${running.addresses.metrics}/readyz`);
+    return { status: answer.status, body: (await answer.json()) as { status: string; problems: string[] } };
+  };
+  try {
+    await eventually(ask, (answer) => answer.status === 200 && answer.body.status === "ok");
+    await gate.shut();
+    const away = await eventually(ask, ({ body }) => body.problems.length > 0);
+    expect(away).toMatchObject({ status, body: { status: word, problems: ["the database does not answer"] } });
+    await gate.open();
+    await eventually(ask, (answer) => answer.status === 200 && answer.body.status === "ok");
+  } finally {
+    await running.stop();
+  }
+});
+
+it("without monitoring `status` says that a stack runs, and nothing once it does not", async () => {
+  const env = { ...environment(), PALOMAR_METRICS_LISTEN: "off", PALOMAR_DNS_RESELLERS: "nobody" };
+  const running = await startServices(["dns-server"], env);
+  const asked = await runPalomar(["status"], env).finally(() => running.kill());
+  expect(asked.stdout).toContain("\nstack    runs; its state is unknown (PALOMAR_METRICS_LISTEN is off)\n");
+  expect(asked.stdout).toContain("WRONG    PALOMAR_DNS_RESELLERS: there is no reseller nobody\n");
+  // What was killed has left its addresses.
+  const later = await runPalomar(["status"], env);
+  expect(later.stdout).toContain("\nstack    not ready here\n");
+});
