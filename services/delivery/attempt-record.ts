@@ -41,7 +41,7 @@ export function recordOf(
     attempt: { endedAt, durationMs, ...replyOf(result), reason: reasonOf(outcome), path },
     ...(tlsSessions.length > 0 ? { tlsSessions } : {}),
     ...(warmUp !== undefined && outcome.kind === "delivered" ? { warmUp } : {}),
-    ...consequences(outcome, { endedAt, archived, isReport }),
+    ...consequences(outcome, { archived, isReport }),
     ...reportOn(partition, delivery, result, outcome),
   };
 }
@@ -49,14 +49,14 @@ export function recordOf(
 /** The sender of a message is no contact: what becomes of a report to it is nobody's event. */
 function consequences(
   outcome: Outcome,
-  { endedAt, archived, isReport }: Pick<EndedAttempt, "endedAt" | "archived"> & { readonly isReport: boolean },
+  { archived, isReport }: Pick<EndedAttempt, "archived"> & { readonly isReport: boolean },
 ): Pick<DeliveryOutcome, "state" | "retryInSeconds" | "bounce" | "archived"> {
   const kept = archived === undefined ? {} : { archived };
   switch (outcome.kind) {
     case "delivered":
       return { state: "delivered", ...kept };
     case "deferred":
-      return { state: "queued", retryInSeconds: (outcome.retryAt.getTime() - endedAt.getTime()) / 1000 };
+      return { state: "queued", retryInSeconds: outcome.retryInMs / 1000 };
     case "bounced": {
       const { hard, reason } = outcome.bounceClass;
       const bounce = { hard, detail: { reason, reply: outcome.words } };

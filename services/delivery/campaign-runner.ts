@@ -7,6 +7,7 @@ import { type ContentScanner, composeForScan } from "../operations/mail/content-
 import type { Selection } from "../operations/mail/judge-selection.ts";
 import { permittedSender } from "../operations/mail/senders.ts";
 import type { Clock } from "../platform/clock.ts";
+import { FairTurns } from "../platform/fair-turns.ts";
 import { readCampaignText } from "../platform/lookups/campaign-text.ts";
 import type { FetchSurroundings } from "../platform/lookups/pinned-agent.ts";
 import type { Observe } from "../platform/observability/observation.ts";
@@ -39,6 +40,8 @@ export interface CampaignRunnerOptions {
   readonly content: ContentScanner;
 }
 
+/** Starts that are prepared at the same time, each of another instance. */
+const STARTS_AT_ONCE = 8;
 const POLL_MS = 1_000;
 /** The same where such a look asks every machine, and found nothing the last time. */
 const RARE_POLL_MS = 10_000;
@@ -55,6 +58,12 @@ export class CampaignRunner {
   readonly #options: CampaignRunnerOptions;
   readonly #stop = new AbortController();
   #running: Promise<unknown> | undefined;
+  /** Starts under way, by instance. */
+  readonly #starts = new Map<number, Promise<void>>();
+  /** The instance of the last start. */
+  #startedLast = 0;
+  /** What starts fetch is waited for side by side; the database has one of them at a time, which may be for millions. */
+  readonly #beginning = new FairTurns({ atOnce: 1, perClient: 1 });
 
   constructor(options: CampaignRunnerOptions) {
     this.#options = options;
@@ -68,6 +77,11 @@ export class CampaignRunner {
   async stop(): Promise<void> {
     this.#stop.abort();
     await this.#running;
+    await Promise.all(this.#starts.values());
+  }
+
+  #failed(error: unknown): void {
+    this.#options.observe({ kind: "campaigns-not-run", level: "error", err: error });
   }
 
   /** @param work what it found: more to do at once, something under way, or nothing */
@@ -77,7 +91,7 @@ export class CampaignRunner {
       const restMs = await work()
         .then((found) => this.#restMs(found))
         .catch((error: unknown) => {
-          this.#options.observe({ kind: "campaigns-not-run", level: "error", err: error });
+          this.#failed(error);
           return AFTER_FAILURE_MS;
         });
       await sleep(restMs, undefined, { signal }).catch(() => {});
@@ -90,10 +104,24 @@ export class CampaignRunner {
     return found === "nothing" && (await isSpread(this.#options.db)) ? RARE_POLL_MS : POLL_MS;
   }
 
+  /** Begins a start where there is room for one, of instances in turn; else waits until one ends, or for the next look. */
   async #startDue(): Promise<Found> {
-    const due = await claimDueCampaign(this.#options.db);
-    if (due === undefined) return "nothing";
-    await this.#startCampaign(due);
+    const starts = this.#starts;
+    const turn = { after: this.#startedLast, busy: [...starts.keys()] };
+    const due = starts.size < STARTS_AT_ONCE ? await claimDueCampaign(this.#options.db, turn) : undefined;
+    if (due !== undefined) {
+      const { instanceId } = due;
+      this.#startedLast = instanceId;
+      const start = this.#startCampaign(due).catch((error: unknown) => this.#failed(error));
+      starts.set(
+        instanceId,
+        start.finally(() => starts.delete(instanceId)),
+      );
+    } else if (starts.size === 0) return "nothing";
+    else {
+      const nextLook = sleep(POLL_MS, undefined, { signal: this.#stop.signal }).catch(() => {});
+      await Promise.race([...starts.values(), nextLook]);
+    }
     return "more";
   }
 
@@ -116,9 +144,11 @@ export class CampaignRunner {
 
   async #startCampaign(due: DueCampaign): Promise<void> {
     const { db, observe } = this.#options;
-    const { campaignNumid } = due;
+    const { campaignNumid, instanceId } = due;
     const start = await this.#prepare(due);
-    const begun = start.ok ? await beginCampaign(db, due, start.value) : start;
+    const begun = start.ok
+      ? await this.#beginning.run(String(instanceId), () => beginCampaign(db, due, start.value))
+      : start;
     if (!begun.ok) {
       // Letting it go on tries again.
       if (!(await pauseUnstarted(db, due, begun.error))) return;

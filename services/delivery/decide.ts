@@ -16,7 +16,7 @@ export type AttemptResult =
 /** What becomes of the recipient. `words` are the far side's, or what stands for them, on one line. */
 export type Outcome =
   | { readonly kind: "delivered"; readonly words: string }
-  | { readonly kind: "deferred"; readonly words: string; readonly retryAt: Date; readonly reason: BounceReason }
+  | { readonly kind: "deferred"; readonly words: string; readonly retryInMs: number; readonly reason: BounceReason }
   | { readonly kind: "bounced"; readonly words: string; readonly bounceClass: BounceClass };
 
 /**
@@ -36,7 +36,7 @@ export function decide(
   if (verdict.final) return { kind: "bounced", words, bounceClass: verdict.bounceClass };
   const decision = decideRetry(progress, policy.schedule, policy.random);
   const { reason } = verdict.bounceClass;
-  if (decision.kind === "retry") return { kind: "deferred", words, retryAt: decision.at, reason };
+  if (decision.kind === "retry") return { kind: "deferred", words, retryInMs: decision.afterMs, reason };
   return { kind: "bounced", words, bounceClass: { reason, hard: false } };
 }
 

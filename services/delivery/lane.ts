@@ -256,15 +256,15 @@ export class Lane {
   #record(delivery: DueDelivery, { result, source, archived, giveBack }: Attempt): void {
     const { schedule, wordings, writer, observe, shaping } = this.#tools;
     const attemptsMade = delivery.attempts + 1;
-    const { acceptedAt, ageMs } = this.#partition;
+    const { leasedAt, ageMs } = this.#partition;
     // This machine's clock may jump; mail must not be given up for that.
-    const now = new Date(acceptedAt.getTime() + ageMs + performance.now() - this.#leasedAtMs);
-    const progress = { attemptsMade, acceptedAt, now };
+    const elapsedMs = performance.now() - this.#leasedAtMs;
+    const progress = { attemptsMade, ageMs: ageMs + elapsedMs };
     const outcome = decide(result, progress, { schedule, random: () => this.#draw, phrases: wordings.phrases });
     const ended = {
       result,
       outcome,
-      endedAt: now,
+      endedAt: new Date(leasedAt.getTime() + elapsedMs),
       durationMs: this.#way.waitedInAttemptMs,
       path: this.#way.attemptPath,
     };

@@ -4,7 +4,7 @@ import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import { isSpread } from "../store/mail/by-instance.ts";
-import { endWatches, listReportingInstances } from "../store/mail/queue/delivery-reports.ts";
+import { endWatches, listReportingInstances, listWatchesOver } from "../store/mail/queue/delivery-reports.ts";
 import { announceMail } from "../store/mail/queue/queue.ts";
 
 export interface ReporterOptions {
@@ -23,6 +23,7 @@ const POLL_MS = 1_000;
 /** The same where such a look asks every machine, and found nothing the last time. */
 const RARE_POLL_MS = 10_000;
 const AFTER_FAILURE_MS = 5_000;
+/** So often it is looked for what has been watched for long enough. */
 const WATCH_MS = 30_000;
 
 /**
@@ -32,6 +33,20 @@ const WATCH_MS = 30_000;
 export function startReporter(options: ReporterOptions): RepeatedWork {
   const { db, clock, observe, hostname, giveUpHours, policy } = options;
   let watchedAtMs = Number.NEGATIVE_INFINITY;
+  /** Instances of which it is not through with that. */
+  let overdue: number[] = [];
+  /** Of each instance a portion, so that reports are told meanwhile. */
+  const endSomeWatches = async (signal: AbortSignal) => {
+    if (performance.now() - watchedAtMs > WATCH_MS) {
+      watchedAtMs = performance.now();
+      overdue = await listWatchesOver(db, policy.delayHours);
+    }
+    const left: number[] = [];
+    for (const instanceId of overdue) {
+      if (signal.aborted || (await endWatches(db, instanceId, policy.delayHours))) left.push(instanceId);
+    }
+    overdue = left;
+  };
   /** Tells what is due of an instance, so much in one turn. @returns whether a report was sent, and whether more is due */
   const tellOf = async (instanceId: number, signal: AbortSignal) => {
     let isTold = false;
@@ -48,15 +63,13 @@ export function startReporter(options: ReporterOptions): RepeatedWork {
   };
   return new RepeatedWork({
     take: async (signal) => {
-      if (performance.now() - watchedAtMs > WATCH_MS) {
-        watchedAtMs = performance.now();
-        await endWatches(db, policy.delayHours);
-      }
+      await endSomeWatches(signal);
       const instances = await listReportingInstances(db, policy.gatherSeconds);
       const told = [];
       for (const instanceId of instances) told.push(await tellOf(instanceId, signal));
       // It only hastens: workers look by themselves.
       if (told.some(({ isTold }) => isTold)) await announceMail(db).catch(() => {});
+      if (overdue.length > 0) return 0;
       if (instances.length === 0 && (await isSpread(db))) return RARE_POLL_MS;
       return told.every(({ isOver }) => isOver) ? POLL_MS : 0;
     },

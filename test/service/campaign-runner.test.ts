@@ -1,4 +1,6 @@
 import { randomUUID } from "node:crypto";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
@@ -96,7 +98,7 @@ beforeAll(async () => {
 afterAll(() => database.drop());
 
 function makeRunner(failures: Observation[] = []): Promise<CampaignRunner> {
-  const config = loadConfig({});
+  const config = loadConfig({ PALOMAR_FETCH_ALLOW: "127.0.0.0/8" });
   if (!config.ok) throw new Error(config.error.join());
   return makeResolver(null).then(
     (resolver) =>
@@ -113,10 +115,13 @@ function makeRunner(failures: Observation[] = []): Promise<CampaignRunner> {
   );
 }
 
-async function addSend(changes: { groups?: string[]; filters?: number[]; html?: string } = {}): Promise<number> {
+async function addSend(
+  changes: { groups?: string[]; filters?: number[]; html?: string; url?: string; of?: number } = {},
+): Promise<number> {
   const { db } = database;
+  const { of = instanceId, url } = changes;
   const { numid } = await addCampaign(db, KEY_RING, {
-    instanceId,
+    instanceId: of,
     type: "normal",
     name: "all",
     sender: "",
@@ -128,10 +133,10 @@ async function addSend(changes: { groups?: string[]; filters?: number[]; html?: 
     charset: "",
     unsubscribe: null,
   });
-  const body = { html: changes.html ?? "<p>XYZNOMBREXYZ</p>" };
+  const body = url === undefined ? { html: changes.html ?? "<p>XYZNOMBREXYZ</p>" } : { url };
   const message = { sender: `news@${DOMAIN}`, senderName: "", subject: "Hi", body };
   const audience = { groups: changes.groups ?? ["all"], filters: changes.filters ?? [] };
-  await saveCampaignMessage(db, { instanceId, numid }, { ...message, ...audience }, "ana");
+  await saveCampaignMessage(db, { instanceId: of, numid }, { ...message, ...audience }, "ana");
   return numid;
 }
 
@@ -263,6 +268,69 @@ describe("gathering a campaign's recipients", () => {
     await scheduleCampaign(database.db, { instanceId, numid }, { at: null, login: "ana" });
     expect(await until(numid, "sent")).toMatchObject({ recipients: 0 });
     await runner.stop();
+  });
+});
+
+describe("campaigns of several instances that are due", () => {
+  /** An instance with nobody to write to, and campaigns of it that are due, one after another. */
+  async function addDue(name: string, urls: readonly (string | undefined)[]) {
+    const { db } = database;
+    const settings = { host: `${name}.test`, key: `key-of-${name}`, archive: false, domains: [DOMAIN] };
+    await addTestInstance(db, KEY_RING, { name, ...settings });
+    const { id } = (await findInstanceByName(db, name))!;
+    await db("groups").insert({ instance_id: id, name: "nobody" });
+    const numids: number[] = [];
+    for (const url of urls) {
+      const numid = await addSend({ groups: ["nobody"], of: id, ...(url && { url }) });
+      await scheduleCampaign(db, { instanceId: id, numid }, { at: null, login: "ana" });
+      numids.push(numid);
+    }
+    return { id, numids };
+  }
+
+  test("are claimed in turn, one of an instance whose start is under way not at all", async () => {
+    const { db } = database;
+    const many = await addDue("many", new Array(25));
+    const [one, other] = [await addDue("one", [undefined]), await addDue("other", [undefined])];
+    const order = [many.numids[0], one.numids[0], other.numids[0], many.numids[1], many.numids[2]];
+    const claimed: (number | undefined)[] = [];
+    for (let after = 0; claimed.length < order.length; ) {
+      const due = await claimDueCampaign(db, { after, busy: [] });
+      claimed.push(due?.campaignNumid);
+      after = due?.instanceId ?? 0;
+    }
+    expect(claimed).toEqual(order);
+    expect(await claimDueCampaign(db, { after: 0, busy: [many.id] })).toBeUndefined();
+    for (const numid of [...many.numids, ...one.numids, ...other.numids]) {
+      await requestCancellation(db, numid);
+      await completeCancellation(db, numid);
+    }
+  });
+
+  test("start, although a page of another's does not come", async () => {
+    let asked = 0;
+    const web = createServer(() => {
+      asked += 1;
+    });
+    await new Promise<void>((resolve) => web.listen(0, "127.0.0.1", resolve));
+    const page = `http://127.0.0.1:${(web.address() as AddressInfo).port}/`;
+    const slow = await addDue("slow", new Array(5).fill(page));
+    const quick = await addDue("quick", [undefined, undefined]);
+    const runner = await makeRunner();
+    runner.start();
+    const { db } = database;
+    await eventually(
+      () => db("campaign_sends").where({ instance_id: quick.id }).pluck("state"),
+      (states) => states.every((state) => state === "sent"),
+      PATIENCE_MS,
+    );
+    // Ten seconds are waited for each.
+    expect(asked).toBeLessThan(slow.numids.length);
+    const stopped = runner.stop();
+    web.closeAllConnections();
+    await stopped;
+    web.close();
+    await db("campaign_sends").where({ instance_id: slow.id }).update({ state: "cancelled", withdrawn: true });
   });
 });
 

@@ -101,6 +101,27 @@ test("nobody answers: the way says who did not, and what is wrong with a certifi
   expect(rows[1].cipher).toMatch(/^TLS_/);
 });
 
+test("an attempt ended when it did, however long ago its message was accepted", async () => {
+  const { db } = database;
+  const clock = async (): Promise<Date> => (await db.raw("select clock_timestamp() as now")).rows[0].now;
+  let refused = false;
+  const far = await sink({
+    onRcptTo: (_address, _session, done) => {
+      done(refused ? null : Object.assign(new Error("4.2.0 greylisted"), { responseCode: 450 }));
+      refused = true;
+    },
+  });
+  const eeid = await accept(["one@a.example.net"]);
+  await db("messages").update({ created_at: db.raw(hoursBefore("created_at", 24 * 20)) });
+  const before = await clock();
+  run(makeWorker(routes({ "a.example.net": far.port })));
+  await untilSent(eeid);
+  const ended: Date[] = (await attempts()).map(({ at }) => at);
+  expect(ended).toHaveLength(2);
+  const moments = [before, ...ended, await clock()].map((moment) => moment.getTime());
+  expect(moments).toEqual(moments.toSorted((one, other) => one - other));
+});
+
 test("attempts go with their contact, their week and their instance", async () => {
   const { db } = database;
   const far = await sink();

@@ -1,11 +1,17 @@
 import { readFileSync } from "node:fs";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import type { RecipientDsn } from "../../services/core/mail/dsn-parameters.ts";
 import { readDeliveryPolicy } from "../../services/delivery/policy.ts";
+import { startReporter } from "../../services/delivery/reporter.ts";
 import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import { type ReportPolicy, sendDueReport } from "../../services/operations/mail/send-reports.ts";
-import { endWatches, listReportingInstances } from "../../services/store/mail/queue/delivery-reports.ts";
+import { systemClock } from "../../services/platform/clock.ts";
+import {
+  endWatches,
+  listReportingInstances,
+  listWatchesOver,
+} from "../../services/store/mail/queue/delivery-reports.ts";
 import type { ReportRequest } from "../../services/store/mail/sends/messages.ts";
 import { accepted } from "../support/accepted.ts";
 import {
@@ -140,10 +146,10 @@ describe("a delay", () => {
       () => database.db("deliveries").where({ attempts: 1 }),
       (rows) => rows.length === 3,
     );
-    await endWatches(database.db, 4);
+    await endWatches(database.db, instanceId, 4);
     expect(await due()).toEqual([]);
     await database.db("delivery_reports").update({ created_at: database.db.raw("now() - interval '4 hours'") });
-    await endWatches(database.db, 4);
+    await endWatches(database.db, instanceId, 4);
     expect(await due()).toMatchObject([
       { kind: "delay", action: "delayed", recipient: "one@late.example.net", words: expect.stringContaining("450") },
     ]);
@@ -152,12 +158,47 @@ describe("a delay", () => {
       recipients: 1,
       outcome: "sent",
     });
-    await endWatches(database.db, 4);
+    await endWatches(database.db, instanceId, 4);
     expect(await sendDueReport(database.db, POLICY, host(), instanceId)).toBeUndefined();
     const [report] = await reportBatches();
     expect(report!.octets.toString()).toMatch(/^Will-Retry-Until: /m);
     // RFC 3461 §4.3: whatever RET says.
     expect(report!.octets.toString()).toMatch(/^Content-Type: text\/rfc822-headers\r$/m);
+  });
+});
+
+describe("what was watched for delays", () => {
+  const watched = async () => (await database.db("delivery_reports").where({ state: "watching" })).length;
+
+  it("is forgotten a thousand at a time, until nothing is left, while reports are sent", async () => {
+    const { db } = database;
+    const recipients = Array.from(
+      { length: 2_500 },
+      (_, n) => [`r${n}@one.example.net`, { notify: ["delay"] }] as const,
+    );
+    await submit(Object.fromEntries(recipients));
+    expect(await watched()).toBe(2_500);
+    expect(await listWatchesOver(db, 4)).toEqual([]);
+    await db("deliveries").whereNot({ recipient: "r7@one.example.net" }).update({ state: "delivered" });
+    await db("delivery_reports").update({ created_at: db.raw("now() - interval '4 hours'") });
+    expect(await listWatchesOver(db, 4)).toEqual([instanceId]);
+    expect(await endWatches(db, instanceId, 4)).toBe(true);
+    expect(await watched()).toBe(1_500);
+    // No time passes in which it would look again.
+    const time = vi.spyOn(performance, "now").mockReturnValue(performance.now());
+    const policy = { ...POLICY, delayHours: 4 };
+    const surroundings = { db, clock: systemClock, observe: () => {}, hostname: "mx.example.org", giveUpHours: 72 };
+    const reporter = startReporter({ ...surroundings, policy });
+    try {
+      await eventually(
+        () => db("delivery_reports").select("state", "recipient"),
+        (reports) => reports.length === 1 && reports[0].state === "told",
+      );
+    } finally {
+      await reporter.stop();
+      time.mockRestore();
+    }
+    expect(await db("delivery_reports").pluck("recipient")).toEqual(["r7@one.example.net"]);
   });
 });
 

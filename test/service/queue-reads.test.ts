@@ -1,11 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
-import { validateAddress } from "../../services/core/mail/address.ts";
+import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSends, type Send } from "../../services/operations/mail/accept-sends.ts";
 import { recordOutcomes } from "../../services/operations/mail/outcomes.ts";
 import { type Db, openDb, queryRows, type Transaction } from "../../services/platform/postgres/db.ts";
+import { removeEvents } from "../../services/store/mail/contacts/contact-erasure-traces.ts";
 import { resolveRecipients } from "../../services/store/mail/contacts/recipients.ts";
+import { listCopyEvents } from "../../services/store/mail/events/event-copies.ts";
+import { ensureEventMonths } from "../../services/store/mail/events/event-partitions.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { leasePartitions } from "../../services/store/mail/queue/lease-partitions.ts";
 import { beginWork } from "../../services/store/mail/queue/mail-work.ts";
@@ -48,7 +51,7 @@ async function makeQueue(): Promise<{ readonly database: TestDatabase; readonly 
   await db.raw(
     `create function queue_rows_read() returns bigint volatile return (
        select sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) from pg_stat_xact_user_tables
-       where relname ~ '^(batches|messages|partitions|deliveries|contacts)(_[0-9]+|)$')`,
+       where relname ~ '^(batches|messages|partitions|deliveries|contacts|events_[0-9]{4}_[0-9]{2})(_[0-9]+|)$')`,
   );
   for (const table of ["batches", "messages", "partitions", "deliveries", "contacts"])
     await db.raw("alter table ?? set (autovacuum_enabled = false)", [table]);
@@ -140,6 +143,31 @@ test("a page of an instance's batches, once statistics know them", async () => {
     expect(page).toHaveLength(5);
     expect(await reads(transaction, async () => (page = await list(page.at(-1)!.eeid)))).toBeLessThan(100);
     expect(page).toHaveLength(5);
+  });
+});
+
+test("of an instance's events, and of its copies', an erasure reads those of the address alone", async () => {
+  const { db } = database;
+  const month = new Date("2026-02-10T00:00:00Z");
+  await ensureEventMonths(db, [month]);
+  const [subject, contactId] = [recipient("subject@copies").address, 1_000_000];
+  const add = (count: number, columns: string, values: string) =>
+    db.raw(
+      `insert into events (instance_id, at, kind, ${columns}) select ?, ?::timestamptz, 0, ${values} from generate_series(1, ${count}) n`,
+      [instanceId, month],
+    );
+  await add(5 * BATCHES, "email", "'other' || n || '@copies.example.net'");
+  await add(5 * BATCHES, "contact_id", `${contactId} + n`);
+  await add(3, "contact_id", `${contactId}`);
+  await add(2, "email", "'subject@Copies.example.net'");
+  await db.transaction(async (transaction) => {
+    const remove = (id: number | null, address: EmailAddress) =>
+      removeEvents(transaction, { instanceId, contactId: id, address, spellings: [] });
+    let removed = 0;
+    expect(await reads(transaction, async () => (removed = await remove(contactId, subject)))).toBeLessThan(100);
+    expect(removed).toBe(5);
+    expect(await reads(transaction, () => remove(null, recipient("nobody@copies").address))).toBeLessThan(100);
+    expect(await reads(transaction, () => listCopyEvents(transaction, instanceId, subject))).toBeLessThan(100);
   });
 });
 

@@ -11,13 +11,14 @@ export interface RetrySchedule {
 }
 
 /** What becomes of a delivery that was deferred once more. */
-export type RetryDecision = { readonly kind: "retry"; readonly at: Date } | { readonly kind: "give-up" };
+export type RetryDecision = { readonly kind: "retry"; readonly afterMs: number } | { readonly kind: "give-up" };
 
-/** Where a delivery stands: its completed attempts, when it was first due, and the time now. */
+/** Where a delivery stands. */
 export interface DeliveryProgress {
+  /** Completed attempts. */
   readonly attemptsMade: number;
-  readonly acceptedAt: Date;
-  readonly now: Date;
+  /** For how long it has been tried. */
+  readonly ageMs: number;
 }
 
 const MILLISECONDS_PER_SECOND = 1_000;
@@ -36,12 +37,12 @@ export function nextAttempt(attemptsMade: number, schedule: RetrySchedule, rando
   return Math.round(wait * MILLISECONDS_PER_SECOND * (1 + jitter * (2 * random() - 1)));
 }
 
-/** Try again, or give up once the delivery has been in the queue for the schedule's hours. */
+/** Try again, or give up once the delivery has been tried for the schedule's hours. */
 export function decideRetry(progress: DeliveryProgress, schedule: RetrySchedule, random: () => number): RetryDecision {
-  const deadline = progress.acceptedAt.getTime() + schedule.giveUpHours * MILLISECONDS_PER_HOUR;
-  if (progress.now.getTime() >= deadline) return { kind: "give-up" };
-  const at = progress.now.getTime() + nextAttempt(progress.attemptsMade, schedule, random);
-  return { kind: "retry", at: new Date(Math.min(at, deadline)) }; // the last attempt falls on the deadline
+  const leftMs = schedule.giveUpHours * MILLISECONDS_PER_HOUR - progress.ageMs;
+  if (leftMs <= 0) return { kind: "give-up" };
+  const afterMs = nextAttempt(progress.attemptsMade, schedule, random);
+  return { kind: "retry", afterMs: Math.min(afterMs, leftMs) }; // the last attempt falls on the deadline
 }
 
 /** Check the content of a schedule file. @returns refused with a sentence */

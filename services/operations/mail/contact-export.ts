@@ -7,7 +7,7 @@ import { bareTagName } from "../../core/mail/personalise.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { findContact, listUsedColumns, streamContacts } from "../../store/mail/contacts/contact-profiles.ts";
 import { isWhitelisted } from "../../store/mail/contacts/whitelist.ts";
-import { findCopySpellings, listCopyEvents } from "../../store/mail/events/event-copies.ts";
+import { listCopyEvents } from "../../store/mail/events/event-copies.ts";
 import { listContactEvents } from "../../store/mail/events/event-pages.ts";
 import {
   listReturnedMessages,
@@ -77,7 +77,7 @@ export async function readAddressRecords(db: Db, instanceId: number, address: Em
     contact,
     events: [
       ...(contact === undefined ? [] : await listContactEvents(db, contact.id)),
-      ...(await listCopyEvents(db, instanceId, await findCopySpellings(db, instanceId, address))),
+      ...(await listCopyEvents(db, instanceId, address)),
     ],
     whitelisted: await isWhitelisted(db, instanceId, address.key),
     messages: deliveries.map(({ id: _, ...message }) => message),

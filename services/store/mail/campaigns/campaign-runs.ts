@@ -14,9 +14,23 @@ export interface DueCampaign extends CampaignSend, Pick<Campaign, "subjectUri" |
   readonly claim: string;
 }
 
-/** Claims a campaign that is to start now, so that no other node fetches for it; undefined when there is none. */
-export async function claimDueCampaign(db: Db): Promise<DueCampaign | undefined> {
-  for (const { campaign_numid, instance_id, claim } of await findCampaigns(db, IS_DUE, "starts_at")) {
+/** Whose turn it is to start a campaign. */
+export interface StartTurn {
+  /** The instance that was served last: those with higher ids come next, in the order of them, and then all others. */
+  readonly after: number;
+  /** Instances that are not to be served. */
+  readonly busy: readonly number[];
+}
+
+/**
+ * Claims a campaign that is to start now, the first of its instance, so that no other node fetches for it; undefined when there
+ * is none.
+ */
+export async function claimDueCampaign(
+  db: Db,
+  turn: StartTurn = { after: 0, busy: [] },
+): Promise<DueCampaign | undefined> {
+  for (const { campaign_numid, instance_id, claim } of await findDueCampaigns(db, turn)) {
     const [row] = await queryRows<
       CampaignSendRow & { subject_uri: string; reply_to: string; unsubscribe: Campaign["unsubscribe"] }
     >(
@@ -43,15 +57,20 @@ const IS_DUE = `state = 'scheduled' and paused_at is null and starts_at <= now()
 /** Looked at together: others may take some of them meanwhile. */
 const CAMPAIGNS_AT_ONCE = 20;
 
-/** Campaigns of instances that are there and not held, whoever works on them, and until when one may be claimed. @param which, order SQL of our own making */
-function findCampaigns(db: Db, which: string, order: string): Promise<(CampaignKey & { readonly claim: string })[]> {
+/** The condition on a campaign that its instance is there and not held. */
+const ofWorking = (db: Db) => `${onPresent(db)} and instance_id not in (
+  select instance_id from instance_guards where held_at is not null and ${onPresent(db)})`;
+
+/** The first due campaign of each instance, whose turn it is first, and until when one may be claimed. */
+function findDueCampaigns(db: Db, { after, busy }: StartTurn): Promise<(CampaignKey & { readonly claim: string })[]> {
   return queryRows(
     db,
-    `select campaign_numid, instance_id, (now() + make_interval(secs => $1))::text as claim from campaign_sends
-     where ${which} and ${onPresent(db)} and instance_id not in (
-       select instance_id from instance_guards where held_at is not null and ${onPresent(db)})
-     order by ${order} limit ${CAMPAIGNS_AT_ONCE}`,
-    [CLAIM_SECONDS],
+    `select campaign_numid, instance_id, (now() + make_interval(secs => $1))::text as claim from (
+       select distinct on (instance_id) campaign_numid, instance_id from campaign_sends
+       where ${IS_DUE} and ${ofWorking(db)} and instance_id <> all($2::bigint[])
+       order by instance_id, starts_at, campaign_numid) as firsts
+     order by instance_id <= $3, instance_id limit ${CAMPAIGNS_AT_ONCE}`,
+    [CLAIM_SECONDS, busy, after],
   );
 }
 
@@ -107,7 +126,11 @@ export type GatheringCampaign = CampaignSendRow & { readonly at: Date; readonly 
 
 /** Those that are being gathered, the longest untouched first, but for those that wait for what their instances may send, or are held. */
 export function findGatheringCampaigns(db: Db): Promise<CampaignKey[]> {
-  return findCampaigns(db, IS_GATHERING, "modified_at");
+  return queryRows(
+    db,
+    `select campaign_numid, instance_id from campaign_sends where ${IS_GATHERING} and ${ofWorking(db)}
+     order by modified_at limit ${CAMPAIGNS_AT_ONCE}`,
+  );
 }
 
 /** Locks one that is being gathered; undefined when somebody else has it, or it is no longer. */

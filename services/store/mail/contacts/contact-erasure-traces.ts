@@ -1,16 +1,28 @@
 import { redactText } from "../../../core/mail/redaction.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
-import { addressKeyOf, findCopySpellings } from "../events/event-copies.ts";
+import { addressKeyOf, findCopySpellings, OF_COPIES } from "../events/event-copies.ts";
 import { COUNT_AGGREGATES, COUNT_COLUMNS } from "../events/event-kinds.ts";
 import type { ErasureSubject } from "./contact-erasure-messages.ts";
 
 /** Removes the events of an address, and what they add to the counts. @returns how many */
-export async function removeEvents(transaction: Transaction, subject: ErasureSubject): Promise<number> {
-  const spellings = await findCopySpellings(transaction, subject.instanceId, subject.address);
+export async function removeEvents(
+  transaction: Transaction,
+  { instanceId, contactId, address }: ErasureSubject,
+): Promise<number> {
+  const spellings = await findCopySpellings(transaction, instanceId, address);
+  // One by one: of either-or no index tells.
+  const ofContact = contactId === null ? 0 : await removeThose(transaction, "contact_id = $2", [instanceId, contactId]);
+  if (spellings.length === 0) return ofContact;
+  const copies = `${OF_COPIES} and email = any($3)`;
+  return ofContact + (await removeThose(transaction, copies, [instanceId, address.local, spellings]));
+}
+
+/** @param which a condition in SQL of our own @param values of which the first is the instance @returns how many */
+async function removeThose(transaction: Transaction, which: string, values: readonly unknown[]): Promise<number> {
   const rows = await queryRows<{ events: number }>(
     transaction,
     `with removed as (
-       delete from events where instance_id = $1 and (contact_id = $2 or contact_id is null and email = any($3))
+       delete from events where instance_id = $1 and ${which}
        returning instance_id, at, kind, machine
      ), uncounted as (
        insert into event_count_deltas (instance_id, minute, ${COUNT_COLUMNS.join(", ")})
@@ -19,7 +31,7 @@ export async function removeEvents(transaction: Transaction, subject: ErasureSub
          from removed group by 1, 2) as counts
      )
      select count(*) as events from removed`,
-    [subject.instanceId, subject.contactId, spellings],
+    values,
   );
   return rows[0]!.events;
 }

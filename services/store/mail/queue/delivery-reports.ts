@@ -76,19 +76,24 @@ export async function findReporting(
 /** Of one transaction. */
 const WATCHED_AT_ONCE = 1_000;
 
-/** Makes reports of delay due for what is still queued after so many hours, and forgets those of what is not. */
-export async function endWatches(db: Db, hours: number): Promise<void> {
-  const over = await queryRows<{ instance_id: number }>(
+/** Instances of which something has been watched for so many hours. */
+export async function listWatchesOver(db: Db, hours: number): Promise<number[]> {
+  const rows = await queryRows<{ instanceId: number }>(
     db,
-    `select distinct instance_id from delivery_reports
+    `select distinct instance_id as "instanceId" from delivery_reports
      where state = 'watching' and created_at <= now() - make_interval(secs => 3600 * $1) and ${onPresent(db)}`,
     [hours],
   );
-  for (const { instance_id } of over) await endWatchesOf(db, instance_id, hours);
+  return rows.map(({ instanceId }) => instanceId);
 }
 
-async function endWatchesOf(db: Db, instanceId: number, hours: number): Promise<void> {
-  await queryRows(
+/**
+ * Makes reports of delay due for what of an instance is still queued after so many hours, and forgets those of what is not: the
+ * oldest, so many in one transaction.
+ * @returns whether there may be more
+ */
+export async function endWatches(db: Db, instanceId: number, hours: number): Promise<boolean> {
+  const [row] = await queryRows<{ ended: number }>(
     db,
     `with over as (
        select id, delivery_id from delivery_reports
@@ -100,11 +105,14 @@ async function endWatchesOf(db: Db, instanceId: number, hours: number): Promise<
      ), told as (
        update delivery_reports r set state = 'due', words = late.words, created_at = now(), due_at = now()
        from late where r.instance_id = $1 and r.id = late.id
+     ), forgotten as (
+       delete from delivery_reports r using over
+       where r.instance_id = $1 and r.id = over.id and not exists (select from late where late.id = over.id)
      )
-     delete from delivery_reports r using over
-     where r.instance_id = $1 and r.id = over.id and not exists (select from late where late.id = over.id)`,
+     select count(*)::int as ended from over`,
     [instanceId, hours],
   );
+  return row!.ended === WATCHED_AT_ONCE;
 }
 
 /** What is due for the recipients of one message, told in one report. */

@@ -154,7 +154,7 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
          select taken.instance_id, taken.id, taken.message_id, taken.destination, taken.pool, m.campaign_numid, m.archive,
            m.trace_parent, m.content_octets, m.dsn is not null as is_reported_on, m.is_report,
            (select name from instances where id = taken.instance_id) as instance_name,
-           extract(epoch from m.created_at)::float8 as accepted_at,
+           extract(epoch from now())::float8 as leased_at,
            extract(epoch from least(now() - m.created_at - m.held_for, now() - taken.taken_at))::float8 as age_seconds
          from taken cross join lateral (
            select m.campaign_numid, m.archive, m.trace_parent, m.content_octets, m.dsn, m.is_report, m.created_at, m.held_for
@@ -215,7 +215,7 @@ interface TakenRow {
   destination: string;
   pool: string;
   /** Seconds since the epoch. */
-  accepted_at: number;
+  leased_at: number;
   age_seconds: number;
 }
 
@@ -235,7 +235,7 @@ function toLeasedPartition(row: TakenRow): TakenPartition {
     },
     destination: row.destination,
     pool: row.pool,
-    acceptedAt: new Date(row.accepted_at * 1000),
+    leasedAt: new Date(row.leased_at * 1000),
     ageMs: row.age_seconds * 1000,
   };
 }
