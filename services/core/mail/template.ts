@@ -120,7 +120,10 @@ export function withUnsubscribeLink(html: string): string {
   const tag = wrappedTagName(UNSUBSCRIBE_TAG);
   if (html.includes(tag)) return html;
   const link = `<p style="font-size:12px;text-align:center"><a href="${tag}">Cancelar suscripci\u00F3n</a></p>`;
-  const end = [...html.matchAll(/<\/body/gi)].at(-1)?.index ?? html.length;
+  const closing = /<\/body/gi;
+  let end = html.length;
+  // Without a list of what is found: it would take many times the page's octets.
+  while (closing.test(html)) end = closing.lastIndex - "</body".length;
   return html.slice(0, end) + link + html.slice(end);
 }
 

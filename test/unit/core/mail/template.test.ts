@@ -10,6 +10,7 @@ import {
   renderMessage,
   withUnsubscribeLink,
 } from "../../../../services/core/mail/template.ts";
+import { settledMemory } from "../../../support/settled-memory.ts";
 
 function address(text: string): EmailAddress {
   const result = validateAddress(text, { allowSmtputf8: true });
@@ -177,6 +178,14 @@ describe("unsubscribing", () => {
     const html = '<a href="XYZDESUSCXYZ">baja</a>';
     expect(withUnsubscribeLink(html)).toBe(html);
     expect(withUnsubscribeLink("<p>Hola")).toMatch(/^<p>Hola<p .*XYZDESUSCXYZ.*<\/p>$/);
+  });
+
+  test("stands before the last of a page's ends, however many there are, and takes no memory for each", () => {
+    const { heapUsed } = settledMemory();
+    const html = withUnsubscribeLink("</body".repeat(2 ** 20));
+    expect(process.memoryUsage().heapUsed - heapUsed).toBeLessThan(64 * 2 ** 20);
+    expect(html).toMatch(/<\/p><\/body$/);
+    expect(withUnsubscribeLink("<BODY>Hola</BODY></html>")).toMatch(/^<BODY>Hola<p .*<\/p><\/BODY><\/html>$/);
   });
 
   test("is absent when not asked for", () => {
