@@ -263,6 +263,12 @@ describe("send_one_inline", () => {
     ["a malformed address", { contacto: { email: "a@b" } }, 400, /^invalid email The domain name b is not valid/],
     ["a malformed copy", { copia: [{ cc_email: "plain" }] }, 400, /^invalid email .*exactly one @-sign/],
     ["a malformed blind copy", { copia_oculta: [{ bcc_email: "x\r\n@y.z" }] }, 400, /^invalid email /],
+    [
+      "more to show in every copy than its reader's server takes",
+      { copia: Array.from({ length: 300 }, (_, n) => ({ cc_email: `c${n}@example.net`, cc_nombre: "ñ".repeat(250) })) },
+      400,
+      "copia invalido",
+    ],
     ["a copy without address", { copia: [{}] }, 400, "falta cc_email"],
     ["a foreign sender", { remitente: "a@foreign.example.org" }, 400, "dominio remitente no permitido"],
     ["a malformed sender", { remitente: "nobody" }, 400, /^remitente invalido /],

@@ -70,7 +70,13 @@ export interface StoredMessage {
 export function sizeOf(content: MessageContent): number {
   if (content.kind === "finished") return content.octets.length;
   const attachments = content.attachments.reduce((sum, { content: octets }) => sum + octets.length, 0);
-  return attachments + Buffer.byteLength(content.template.html);
+  return attachments + templateOctets(content.template);
+}
+
+/** Octets of all that the copies of a template share. */
+export function templateOctets({ html, subject, to, cc = [] }: StoredTemplate): number {
+  const addressees = [to ?? [], cc].flat().flatMap(({ name, address }) => [name, address]);
+  return [html, subject, ...addressees].reduce((sum, text) => sum + Buffer.byteLength(text), 0);
 }
 
 /** The content of a call, about to be stored. */

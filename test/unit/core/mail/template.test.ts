@@ -88,16 +88,22 @@ describe("a message", () => {
     expect(parsed.text).toContain("Tu color: rojo & <negro>");
   });
 
+  test("shows the addressees of all copies where it has some, and not each copy's own", async () => {
+    const to = [{ name: "Otra", address: address("otra@example.net") }];
+    expect(texts((await parse(render({ to }))).to)).toEqual(["otra@example.net"]);
+  });
+
   test("is the same octets when it is rendered again", () => {
     expect(render()).toEqual(render());
   });
 
   test("carries Cc and Reply-To, and never Bcc", async () => {
-    const message = render(
-      { replyTo: { name: "", address: address("respuestas@shop.example.org") } },
-      { cc: [{ name: "Jefe", address: address("jefe@example.net") }] },
-    );
+    const message = render({
+      replyTo: { name: "", address: address("respuestas@shop.example.org") },
+      cc: [{ name: "Jefe", address: address("jefe@example.net") }],
+    });
     const parsed = await parse(message);
+    expect(texts(parsed.to)).toEqual(["ana@example.net"]);
     expect(texts(parsed.cc)).toEqual(["jefe@example.net"]);
     expect(texts(parsed.replyTo)).toEqual(["respuestas@shop.example.org"]);
     expect(parsed.headers.has("bcc")).toBe(false);
