@@ -50,18 +50,19 @@ export function composingOctets(contentOctets: number): number {
 }
 
 /** What a recipient's values add to the content; without end where they make the subject longer than it may be. */
-export function octetsOfValues({ compiled }: PreparedMessage, { personal }: DueDelivery): number {
+export function octetsOfValues({ compiled, globals }: PreparedMessage, { personal }: DueDelivery): number {
   if (compiled === undefined) return 0;
-  const values = personalValues(personal);
+  const values = valuesOf(personal, globals);
   if (renderSubject(compiled, values).length > MOST_RENDERED_SUBJECT_CHARACTERS) return Number.POSITIVE_INFINITY;
   return personalOctets(compiled.places, (tag) => tagValue(tag, values));
 }
 
 /** The values of a template's tags, without those that the platform makes. */
-function personalValues({ tags = {} }: PersonalData): PersonalValues {
-  const nothing: ReadonlyMap<string, string> = new Map();
-  return { system: nothing, customFields: new Map(Object.entries(tags)), builtIns: nothing, globals: nothing };
+function valuesOf({ tags = {} }: PersonalData, globals: ReadonlyMap<string, string>): PersonalValues {
+  return { system: NOTHING, customFields: new Map(Object.entries(tags)), builtIns: NOTHING, globals };
 }
+
+const NOTHING: ReadonlyMap<string, string> = new Map();
 
 export interface ComposeOptions {
   readonly keyRing: KeyRing;
@@ -79,6 +80,8 @@ export interface PreparedMessage {
   readonly compiled?: CompiledMessage;
   /** Links of the template that are counted. */
   readonly links: readonly LinkId[];
+  /** Global variables of the template, by name. */
+  readonly globals: ReadonlyMap<string, string>;
   /** A copy of it takes milliseconds. */
   readonly isHeavy: boolean;
   /** Asked for each copy: a message may take hours. Undefined when the domain was taken away: the copy leaves unsigned. */
@@ -104,7 +107,7 @@ export async function prepareMessage(
     const { links: targets = {}, hidden } = message.content.tracking ?? {};
     const links = new Map(Object.entries(targets));
     await saveTrackedLinks(db, message, { links, hidden: new Set(hidden) });
-    return { ...shared, links: [...links.keys()], isHeavy: links.size > MANY_PLACES };
+    return { ...shared, links: [...links.keys()], globals: NOTHING, isHeavy: links.size > MANY_PLACES };
   }
   const { template, attachments } = message.content;
   const html = template.unsubscribe ? withUnsubscribeLink(template.html) : template.html;
@@ -128,7 +131,8 @@ export async function prepareMessage(
   if (!compiled.ok) throw new Error(`message ${message.id} cannot be compiled: ${compiled.error}`);
   const links = [...tracked.links.keys()];
   const isHeavy = links.length + compiled.value.body.length > MANY_PLACES || templateOctets(template) > MANY_OCTETS;
-  return { ...shared, compiled: compiled.value, links, isHeavy };
+  const globals = new Map(Object.entries(template.globals ?? {}));
+  return { ...shared, compiled: compiled.value, links, globals, isHeavy };
 }
 
 /** With so many links and tags, or of so many octets, a copy takes milliseconds. */
@@ -181,7 +185,7 @@ async function composeCopy(
 }
 
 function render(
-  { message, compiled, links }: PreparedMessage,
+  { message, compiled, links, globals }: PreparedMessage,
   delivery: DueDelivery,
   { recipient, options }: { readonly recipient: EmailAddress; readonly options: ComposeOptions },
 ): Buffer {
@@ -199,7 +203,7 @@ function render(
     to: [{ name: delivery.personal.name ?? "", address: recipient }],
     messageId: makeMessageId(keyRing, identity, message.senderDomain),
     date: message.acceptedAt,
-    values: { ...personalValues(delivery.personal), system: trackingValues(tracked, links) },
+    values: { ...valuesOf(delivery.personal, globals), system: trackingValues(tracked, links) },
   });
 }
 

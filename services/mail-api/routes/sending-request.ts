@@ -8,6 +8,7 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Send } from "../../operations/mail/accept-sends.ts";
 import type { SendCopy } from "../../operations/mail/audience.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
+import { keepGlobals } from "../../operations/mail/template-globals.ts";
 import type { Aside } from "../../platform/fair-turns.ts";
 import { fetchSubject } from "../../platform/lookups/campaign-text.ts";
 import { fetchText, isHttpUrl } from "../../platform/lookups/fetch-html.ts";
@@ -58,23 +59,21 @@ export async function readSend(
 
   const { recipients, copies, to, cc } = audience.value;
   const { sender, senderName, replyTo } = envelope.value;
+  const template = await keepGlobals(services.db, instance.id, {
+    from: { name: senderName, address: sender.asGiven },
+    ...(replyTo === undefined ? {} : { replyTo: { name: "", address: replyTo.asGiven } }),
+    ...text.value,
+    unsubscribe: campaign.unsubscribe === true,
+    ...(copies.length > 0 && to !== undefined ? { to, cc } : {}),
+  });
+  if (!template.ok) return refuse(unacceptable(template.error));
   return ok({
     instanceId: instance.id,
     campaignNumid: campaign.numid,
     creator: login ?? "api",
     senderDomain: sender.asciiDomain,
     sender: senderKey(sender),
-    content: {
-      kind: "template",
-      template: {
-        from: { name: senderName, address: sender.asGiven },
-        ...(replyTo === undefined ? {} : { replyTo: { name: "", address: replyTo.asGiven } }),
-        ...text.value,
-        unsubscribe: campaign.unsubscribe === true,
-        ...(copies.length > 0 && to !== undefined ? { to, cc } : {}),
-      },
-      attachments: attachments.value,
-    },
+    content: { kind: "template", template: template.value, attachments: attachments.value },
     // Without the flag nobody gets anything.
     recipients: fields.email ? recipients : [],
     copies: fields.email ? copies : [],
