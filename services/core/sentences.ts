@@ -264,6 +264,7 @@ export const SENTENCES = {
   "sender-invalid": "remitente invalido {reason}",
   "sender-domain-not-allowed": "dominio remitente no permitido",
   "recipients-fields-oversized": "campos: los de estos contactos ocupan mas de {mebibytes} MiB",
+  "globals-oversized": "variables globales: las del mensaje ocupan mas de {mebibytes} MiB",
   "contact-fields-oversized": "campos: mas de {kibibytes} KiB en total",
   "html-too-many-places": "html: mas de {most} enlaces y etiquetas",
   "url-unreachable": "{field} inaccesible: {reason}",

@@ -6,6 +6,7 @@ import { beginCampaign, type CampaignStart, gatherPortion, pauseUnstarted } from
 import { type ContentScanner, composeForScan } from "../operations/mail/content-scan.ts";
 import type { Selection } from "../operations/mail/judge-selection.ts";
 import { permittedSender } from "../operations/mail/senders.ts";
+import { keepGlobals } from "../operations/mail/template-globals.ts";
 import type { Clock } from "../platform/clock.ts";
 import { FairTurns } from "../platform/fair-turns.ts";
 import { readCampaignText } from "../platform/lookups/campaign-text.ts";
@@ -166,11 +167,12 @@ export class CampaignRunner {
     if (!audience.ok) return audience;
     const text = await readCampaignText(due, fetch);
     if (!text.ok) return text;
-    const template = campaignTemplate(due, due, text.value);
-    const held = await this.#judgeContent(template, due.creator);
+    const template = await keepGlobals(db, due.instanceId, campaignTemplate(due, due, text.value));
+    if (!template.ok) return template;
+    const held = await this.#judgeContent(template.value, due.creator);
     if (held !== undefined) return refuse(held);
     return ok({
-      template,
+      template: template.value,
       senderDomain: sender.value.asciiDomain,
       audience: audience.value,
       now: new Date(clock.nowMs()),

@@ -8,11 +8,17 @@ import { type Mailbox, plainField } from "../core/mail/headers.ts";
 import { hasInternationalHeader, splitMessage } from "../core/mail/message.ts";
 import { fillPlaces } from "../core/mail/message-places.ts";
 import { textFromHtmlSteps } from "../core/mail/message-text.ts";
-import { personalOctets } from "../core/mail/personalise.ts";
+import {
+  MOST_RENDERED_SUBJECT_CHARACTERS,
+  type PersonalValues,
+  personalOctets,
+  tagValue,
+} from "../core/mail/personalise.ts";
 import {
   type CompiledMessage,
   compileTemplateSteps,
   renderMessage,
+  renderSubject,
   withUnsubscribeLink,
 } from "../core/mail/template.ts";
 import { bounceTokenExpiry, makeBounceToken, makeMessageId } from "../core/mail/tokens.ts";
@@ -21,8 +27,14 @@ import { makeUnsubscribeUrl, type TrackedDelivery, trackingValues } from "../cor
 import { FairTurns } from "../platform/fair-turns.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { runInTurns } from "../platform/turns.ts";
+import type { PersonalData } from "../store/mail/queue/queue.ts";
 import type { DueDelivery } from "../store/mail/queue/queue-leases.ts";
-import type { StoredMailbox, StoredMessage, StoredTemplate } from "../store/mail/sends/messages.ts";
+import {
+  type StoredMailbox,
+  type StoredMessage,
+  type StoredTemplate,
+  templateOctets,
+} from "../store/mail/sends/messages.ts";
 import { saveTrackedLinks } from "../store/mail/tracking/tracking.ts";
 import type { Sender, Signers } from "./signers.ts";
 
@@ -37,11 +49,20 @@ export function composingOctets(contentOctets: number): number {
   return COMPOSING_FACTOR * contentOctets;
 }
 
-/** What a recipient's values add to the content. */
-export function octetsOfValues({ compiled }: PreparedMessage, { personal }: DueDelivery): number {
-  const tags = new Map(Object.entries(personal.tags ?? {}));
-  return compiled === undefined ? 0 : personalOctets(compiled.places, (tag) => tags.get(tag) ?? "");
+/** What a recipient's values add to the content; without end where they make the subject longer than it may be. */
+export function octetsOfValues({ compiled, globals }: PreparedMessage, { personal }: DueDelivery): number {
+  if (compiled === undefined) return 0;
+  const values = valuesOf(personal, globals);
+  if (renderSubject(compiled, values).length > MOST_RENDERED_SUBJECT_CHARACTERS) return Number.POSITIVE_INFINITY;
+  return personalOctets(compiled.places, (tag) => tagValue(tag, values));
 }
+
+/** The values of a template's tags, without those that the platform makes. */
+function valuesOf({ tags = {} }: PersonalData, globals: ReadonlyMap<string, string>): PersonalValues {
+  return { system: NOTHING, customFields: new Map(Object.entries(tags)), builtIns: NOTHING, globals };
+}
+
+const NOTHING: ReadonlyMap<string, string> = new Map();
 
 export interface ComposeOptions {
   readonly keyRing: KeyRing;
@@ -59,8 +80,10 @@ export interface PreparedMessage {
   readonly compiled?: CompiledMessage;
   /** Links of the template that are counted. */
   readonly links: readonly LinkId[];
-  readonly to?: readonly Mailbox[];
-  readonly cc?: readonly Mailbox[];
+  /** Global variables of the template, by name. */
+  readonly globals: ReadonlyMap<string, string>;
+  /** A copy of it takes milliseconds. */
+  readonly isHeavy: boolean;
   /** Asked for each copy: a message may take hours. Undefined when the domain was taken away: the copy leaves unsigned. */
   findSender(): Promise<Sender | undefined>;
 }
@@ -84,7 +107,7 @@ export async function prepareMessage(
     const { links: targets = {}, hidden } = message.content.tracking ?? {};
     const links = new Map(Object.entries(targets));
     await saveTrackedLinks(db, message, { links, hidden: new Set(hidden) });
-    return { ...shared, links: [...links.keys()] };
+    return { ...shared, links: [...links.keys()], globals: NOTHING, isHeavy: links.size > MANY_PLACES };
   }
   const { template, attachments } = message.content;
   const html = template.unsubscribe ? withUnsubscribeLink(template.html) : template.html;
@@ -97,6 +120,7 @@ export async function prepareMessage(
       from: toMailbox(template.from),
       ...(template.replyTo === undefined ? {} : { replyTo: toMailbox(template.replyTo) }),
       subject: template.subject,
+      ...visibleAddressees(template),
       html: tracked.html,
       text,
       attachments,
@@ -106,12 +130,14 @@ export async function prepareMessage(
   // What is stored was checked when it was accepted.
   if (!compiled.ok) throw new Error(`message ${message.id} cannot be compiled: ${compiled.error}`);
   const links = [...tracked.links.keys()];
-  return { ...shared, compiled: compiled.value, links, ...visibleAddressees(template) };
+  const isHeavy = links.length + compiled.value.body.length > MANY_PLACES || templateOctets(template) > MANY_OCTETS;
+  const globals = new Map(Object.entries(template.globals ?? {}));
+  return { ...shared, compiled: compiled.value, links, globals, isHeavy };
 }
 
-/** With so many links and tags, or in so many characters, a copy takes milliseconds. */
+/** With so many links and tags, or of so many octets, a copy takes milliseconds. */
 const MANY_PLACES = 500;
-const MANY_CHARACTERS = 256 * 1024;
+const MANY_OCTETS = 256 * 1024;
 /** Copies of such messages are made one by one, by turns of their instances: between two of them everybody else goes on. */
 const heavyCopies = new FairTurns({ atOnce: 1, perClient: 1 });
 
@@ -121,16 +147,11 @@ export function composeMessage(
   delivery: DueDelivery,
   options: ComposeOptions & { readonly now: Date },
 ): Promise<ComposedMessage> {
-  if (!isHeavy(prepared)) return composeCopy(prepared, delivery, options);
+  if (!prepared.isHeavy) return composeCopy(prepared, delivery, options);
   return heavyCopies.run(String(prepared.message.instanceId), async () => {
     await nextTurn();
     return composeCopy(prepared, delivery, options);
   });
-}
-
-function isHeavy({ compiled, links, message: { content } }: PreparedMessage): boolean {
-  const characters = content.kind === "template" ? content.template.html.length : 0;
-  return links.length + (compiled?.body.length ?? 0) > MANY_PLACES || characters > MANY_CHARACTERS;
 }
 
 async function composeCopy(
@@ -165,7 +186,7 @@ async function composeCopy(
 }
 
 function render(
-  { message, compiled, links, to, cc }: PreparedMessage,
+  { message, compiled, links, globals }: PreparedMessage,
   delivery: DueDelivery,
   { recipient, options }: { readonly recipient: EmailAddress; readonly options: ComposeOptions },
 ): Buffer {
@@ -176,18 +197,14 @@ function render(
   }
   // Copies of a message are one message: they share its identifier.
   const identity =
-    to === undefined ? ({ of: "delivery", id: delivery.id } as const) : ({ of: "message", id: message.id } as const);
+    message.content.template.to === undefined
+      ? ({ of: "delivery", id: delivery.id } as const)
+      : ({ of: "message", id: message.id } as const);
   return renderMessage(compiled!, {
-    to: to ?? [{ name: delivery.personal.name ?? "", address: recipient }],
-    ...(cc === undefined ? {} : { cc }),
+    to: [{ name: delivery.personal.name ?? "", address: recipient }],
     messageId: makeMessageId(keyRing, identity, message.senderDomain),
     date: message.acceptedAt,
-    values: {
-      system: trackingValues(tracked, links),
-      customFields: new Map(Object.entries(delivery.personal.tags ?? {})),
-      builtIns: new Map(),
-      globals: new Map(),
-    },
+    values: { ...valuesOf(delivery.personal, globals), system: trackingValues(tracked, links) },
   });
 }
 
@@ -235,11 +252,8 @@ function finish({ octets, unsubscribe }: FinishedContent, unsubscribeUrl: string
   return Buffer.concat([Buffer.from(added, "latin1"), octets]);
 }
 
-function visibleAddressees({ to, cc }: StoredTemplate): { to?: readonly Mailbox[]; cc?: readonly Mailbox[] } {
-  return {
-    ...(to === undefined ? {} : { to: [toMailbox(to)] }),
-    ...(cc === undefined || cc.length === 0 ? {} : { cc: cc.map(toMailbox) }),
-  };
+function visibleAddressees({ to, cc = [] }: StoredTemplate): { to?: readonly Mailbox[]; cc: readonly Mailbox[] } {
+  return { ...(to === undefined ? {} : { to: [toMailbox(to)] }), cc: cc.map(toMailbox) };
 }
 
 function toMailbox({ name, address }: StoredMailbox): Mailbox {

@@ -37,6 +37,7 @@ import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
 import { addFilter } from "../../services/store/mail/contacts/filters.ts";
 import { addGroups } from "../../services/store/mail/contacts/groups.ts";
 import { listHeldContent } from "../../services/store/mail/guard/content-verdicts.ts";
+import { removeGlobal, setGlobal } from "../../services/store/mail/instances/globals.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { leasePartitions } from "../../services/store/mail/queue/lease-partitions.ts";
 import { beginWork } from "../../services/store/mail/queue/mail-work.ts";
@@ -147,6 +148,12 @@ const until = (numid: number, state: string) =>
     (send) => send?.state === state,
     PATIENCE_MS,
   );
+const untilPaused = async (numid: number) =>
+  (await eventually(
+    () => sendOf(numid),
+    (send) => send?.paused != null,
+    PATIENCE_MS,
+  ))!;
 
 describe("gathering a campaign's recipients", () => {
   test("several nodes, and connections that break all the time: everybody once, and started once", async () => {
@@ -214,6 +221,37 @@ describe("gathering a campaign's recipients", () => {
     const batch = await findBatch(db, instanceId, eeid!);
     expect(batch).toMatchObject({ state: "sent", recipients: CONTACTS });
     await db("contacts").where({ email: "late@example.net" }).delete();
+  });
+
+  test("a campaign has the global variables of its start, once", async () => {
+    const { db } = database;
+    await setGlobal(db, instanceId, { name: "SHOP", value: "Corner" });
+    const numid = await addSend({ html: "<p>XYZSHOPXYZ</p>" });
+    await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
+    const runner = await makeRunner();
+    runner.start();
+    const { eeid } = (await until(numid, "sending"))!;
+    await runner.stop();
+    await removeGlobal(db, instanceId, "SHOP");
+    const { template } = await db("messages").where({ eeid }).first("template");
+    expect(template.globals).toEqual({ SHOP: "Corner" });
+    const queued = db("deliveries").whereIn("partition_id", db("partitions").where({ eeid }).select("id"));
+    const values = await queued.distinct(db.raw("personal -> 'tags' as tags"));
+    expect(values).toEqual([{ tags: {} }]);
+    await db("partitions").where({ eeid }).update({ state: "finished" });
+  });
+
+  test("a campaign whose global variables take too much is paused", async () => {
+    const { db } = database;
+    await setGlobal(db, instanceId, { name: "HUGE", value: "x".repeat(16 * 2 ** 20 + 1) });
+    const numid = await addSend({ html: "<p>XYZHUGEXYZ</p>" });
+    await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
+    const runner = await makeRunner();
+    runner.start();
+    const { paused } = await untilPaused(numid);
+    await runner.stop();
+    expect(paused?.reason.message).toBe("variables globales: las del mensaje ocupan mas de 16 MiB");
+    await removeGlobal(db, instanceId, "HUGE");
   });
 
   test("contacts with many custom fields are queued fewer at a time, and all of them", async () => {
@@ -429,13 +467,6 @@ describe("a spike of bounces", () => {
       await completeCancellation(db, one);
     }
   });
-
-  const untilPaused = async (numid: number) =>
-    (await eventually(
-      () => sendOf(numid),
-      (send) => send?.paused != null,
-      PATIENCE_MS,
-    ))!;
 });
 
 describe("what is in a batch that waits for somebody to look at it", () => {

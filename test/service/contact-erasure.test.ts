@@ -373,7 +373,12 @@ async function leaveTracesEverywhere(): Promise<void> {
   const withCopy = await send({
     recipients: [OTHER],
     copies: [SUBJECT],
-    template: { html: `<p>Ask ${SUBJECT}</p>`, to: OTHER, cc: [SUBJECT] },
+    template: {
+      html: `<p>Ask ${SUBJECT}</p>`,
+      globals: { HELP: `Ask ${SUBJECT}`, SHOP: "Corner" },
+      to: OTHER,
+      cc: [SUBJECT],
+    },
   });
   await send({ recipients: [SUBJECT], copies: ["copy@example.org"], template: { html: "x", to: SUBJECT, cc: [] } });
   await send({
@@ -513,7 +518,12 @@ test("who is erased while a call to them is being accepted is not queued", async
 interface TestSend {
   readonly recipients: readonly string[];
   readonly copies?: readonly string[];
-  readonly template?: { readonly html: string; readonly to?: string; readonly cc?: readonly string[] };
+  readonly template?: {
+    readonly html: string;
+    readonly globals?: Readonly<Record<string, string>>;
+    readonly to?: string;
+    readonly cc?: readonly string[];
+  };
   readonly octets?: string;
 }
 
@@ -530,6 +540,7 @@ async function send({ recipients, copies = [], template, octets }: TestSend) {
             subject: "x",
             unsubscribe: false,
             html: template!.html,
+            ...(template!.globals && { globals: template!.globals }),
             ...(template!.to === undefined ? {} : { to: mailbox(template!.to) }),
             ...(template!.cc === undefined ? {} : { cc: template!.cc.map(mailbox) }),
           },

@@ -72,6 +72,25 @@ describe("faults", () => {
   });
 });
 
+describe("a subject with a value in it", () => {
+  test("is refused for whom it gets too long, and at once", async () => {
+    const { db } = database;
+    const far = await sink();
+    const [long, short] = ["long@b.example.net", "short@b.example.net"];
+    const eeid = await accept([long, short]);
+    await db.raw(`update messages set template = jsonb_set(template, '{subject}', '"XYZBIGXYZ"') where eeid = ?`, eeid);
+    for (const [recipient, length] of [[long, 10_001] as const, [short, 10_000] as const]) {
+      const personal = JSON.stringify({ tags: { BIG: "ñ".repeat(length) } });
+      await db("deliveries").where({ instance_id: instanceId, recipient }).update({ personal });
+    }
+    run(makeWorker(routes({ "b.example.net": far.port })));
+    await untilSent(eeid);
+    expect(recipientsOf(far)).toEqual([short]);
+    const settled = await db("deliveries").where({ instance_id: instanceId, recipient: long }).first("reply");
+    expect(settled).toEqual({ reply: "552 5.3.4 with the recipient's values the message is too large" });
+  });
+});
+
 describe("a short template with room for a long value many times", () => {
   test("is refused for who has such a value, and at once", async () => {
     const { db } = database;

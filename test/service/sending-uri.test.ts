@@ -45,6 +45,7 @@ const PAGES: Record<string, Reply> = {
   },
   "/image": html("GIF89a", "image/gif"),
   "/huge": html(Buffer.alloc(5 * 2 ** 20 + 1, "a")),
+  "/long-subject": html(`XYZNOMBREXYZ ${"ñ".repeat(988)}`, "text/plain"),
   "/subject": html("The subject for XYZNOMBREXYZ\r\nX-Evil: 1\n", "text/plain"),
 };
 
@@ -174,6 +175,12 @@ describe("a dynamic subject", () => {
     const campana_id = await stack.addCampaign({ asunto: "XYZTAG-CURLXYZ", asunto_uri: `${base}/missing` });
     const { status, body } = await sendUri(stack, { campana_id, html_url: `${base}/page` });
     expect([status, body.on]).toEqual([400, "asunto_uri inaccesible: status 404"]);
+  });
+
+  test("is refused where it is longer than any subject", async () => {
+    const campana_id = await stack.addCampaign({ asunto: "XYZTAG-CURLXYZ", asunto_uri: `${base}/long-subject` });
+    const { status, body } = await sendUri(stack, { campana_id, html_url: `${base}/page` });
+    expect([status, body.on]).toEqual([400, "asunto_uri inaccesible: must be at most 1000 characters"]);
   });
 });
 

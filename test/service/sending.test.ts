@@ -1,6 +1,7 @@
 import { dkimVerify } from "mailauth/lib/dkim/verify.js";
 import { type ParsedMail, simpleParser } from "mailparser";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { DELEGATION_SCHEME, makeDelegationToken } from "../../services/core/delegation-token.ts";
 import { makePersonalise } from "../../services/operations/mail/audience.ts";
 import { findContacts } from "../../services/store/mail/contacts/recipients.ts";
@@ -114,6 +115,28 @@ describe("send_one_inline", () => {
       name: "N",
       tags: { COLOR: "<red> XYZSHOPXYZ", LOCALIDAD: "Quito", SHOP: "Corner & Co" },
     });
+  });
+
+  test("an empty value of a contact counts, and not the global variable of its name", async () => {
+    const email = "empty@one.example.net";
+    await stack.call("POST", "/contacto/", { email, campos: [{ nombre: "LOGO", valor: "" }] });
+    await stack.call("POST", "/global/", { nombre: "LOGO", valor: "everybody's" });
+    await stack.call("POST", "/global/", { nombre: "APELLIDO", valor: "nobody's" });
+    const { body } = await sendOne({ contacto: { email }, html: "<p>(XYZLOGOXYZ|XYZAPELLIDOXYZ)</p>" });
+    expect((await received(body.eeid, email)).html).toContain("(|)");
+  });
+
+  test("is refused where the copies would show more of their recipient than can be in memory", async () => {
+    const email = "wide@one.example.net";
+    const campos = [1, 2, 3].map((n) => ({ nombre: `WIDE${n}`, valor: "x".repeat(65_000) }));
+    expect((await stack.call("POST", "/contacto/", { email, campos })).status).toBe(200);
+    const bccOf = (count: number) => Array.from({ length: count }, (_, n) => ({ bcc_email: `w${n}@one.example.net` }));
+    const html = "XYZWIDE1XYZ XYZWIDE2XYZ XYZWIDE3XYZ";
+    expect(await sendOne({ contacto: { email }, html, copia_oculta: bccOf(1_000) })).toMatchObject({
+      status: 400,
+      body: { status: "err", on: "campos: los de estos contactos ocupan mas de 128 MiB" },
+    });
+    expect((await sendOne({ contacto: { email }, html, copia_oculta: bccOf(2) })).body).toMatchObject({ sent: 3 });
   });
 
   test("copies are sent, counted, seen where they may be, and get events of their own", async () => {
@@ -263,6 +286,12 @@ describe("send_one_inline", () => {
     ["a malformed address", { contacto: { email: "a@b" } }, 400, /^invalid email The domain name b is not valid/],
     ["a malformed copy", { copia: [{ cc_email: "plain" }] }, 400, /^invalid email .*exactly one @-sign/],
     ["a malformed blind copy", { copia_oculta: [{ bcc_email: "x\r\n@y.z" }] }, 400, /^invalid email /],
+    [
+      "more to show in every copy than its reader's server takes",
+      { copia: Array.from({ length: 300 }, (_, n) => ({ cc_email: `c${n}@example.net`, cc_nombre: "ñ".repeat(250) })) },
+      400,
+      "copia invalido",
+    ],
     ["a copy without address", { copia: [{}] }, 400, "falta cc_email"],
     ["a foreign sender", { remitente: "a@foreign.example.org" }, 400, "dominio remitente no permitido"],
     ["a malformed sender", { remitente: "nobody" }, 400, /^remitente invalido /],
@@ -297,6 +326,41 @@ describe("send_many_inline", () => {
     });
     expect(await send(emails.slice(0, 200))).toMatchObject({ status: 200, body: { sent: 200 } });
     await db("contacts").whereIn("email", emails).update({ fields: "{}" });
+  });
+
+  test("keeps the global variables that its template uses once, as they are then", async () => {
+    const { db } = stack.context;
+    const email = (n: number) => `global-${n}@two.example.net`;
+    const valor = "ñ".repeat(65_536);
+    await stack.call("POST", "/global/", { nombre: "LARGE", valor });
+    const contactos = Array.from({ length: 200 }, (_, n) => ({ email: email(n) }));
+    const storing = vi.spyOn(pg.Client.prototype, "query");
+    const { body } = await sendMany({ contactos, html: "<p>XYZLARGEXYZ</p>" });
+    const sent = (storing.mock.calls as unknown as [{ readonly values?: unknown[] }][]).flatMap(
+      ([{ values = [] }]) => values,
+    );
+    const sizes = sent.flatMap((value) => (Buffer.isBuffer(value) ? value.buffer.byteLength : []));
+    storing.mockRestore();
+    expect(sizes.length).toBeGreaterThan(0);
+    expect(Math.max(...sizes)).toBeLessThan(2 ** 16);
+    await stack.call("POST", "/global/", { nombre: "LARGE", valor: "later" });
+    expect((await received(body.eeid, email(7))).text?.trim()).toBe(valor);
+    const message = await db("messages").where({ eeid: body.eeid }).first("template", "content_octets");
+    expect(message.template.globals).toEqual({ LARGE: valor });
+    expect(message.content_octets).toBeGreaterThan(2 * 65_536);
+  });
+
+  test("is refused where the global variables of its template take too much", async () => {
+    const { db } = stack.context;
+    const large = { key: "HUGE", name: "HUGE", value: "x".repeat(16 * 2 ** 20 + 1) };
+    await db("globals").insert({ instance_id: stack.instanceId, ...large });
+    const contactos = [{ email: "a@many.example.net" }];
+    expect(await sendMany({ contactos, html: "<p>XYZHUGEXYZ</p>" })).toMatchObject({
+      status: 400,
+      body: { status: "err", on: "variables globales: las del mensaje ocupan mas de 16 MiB" },
+    });
+    expect(await sendMany({ contactos, html: "<p>XYZLOGOXYZ</p>" })).toMatchObject({ status: 200 });
+    await stack.call("DELETE", "/global/", { nombre: "HUGE" });
   });
 
   test("leaves out malformed addresses, invalid contacts and repetitions", async () => {

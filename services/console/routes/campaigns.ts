@@ -24,6 +24,7 @@ import { composeJudgedMessage, judgeAsSent } from "../../operations/mail/judge-c
 import { judgeSelection } from "../../operations/mail/judge-selection.ts";
 import { sendRefusal } from "../../operations/mail/send-refusal.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
+import { keepGlobals } from "../../operations/mail/template-globals.ts";
 import { FairTurns } from "../../platform/fair-turns.ts";
 import { JUDGES, type Verdict } from "../../platform/judges/judge.ts";
 import { readCampaignText } from "../../platform/lookups/campaign-text.ts";
@@ -244,17 +245,19 @@ const testSends: MakeConsoleEndpoints = (context) => {
         const template = await makeTemplate(context, found.value);
         if (!template.ok) return template;
         const { instance, campaign } = found.value;
+        const kept = await keepGlobals(db, instance.id, template.value);
+        if (!kept.ok) return refuse(unacceptable(kept.error));
         const sender = await judgeSender(
           { db, config, resolver: await makeResolver(config.resolver) },
-          found.value.instance.id,
-          template.value.from.address,
+          instance.id,
+          kept.value.from.address,
         );
         if (!sender.ok) return sender;
         const send: Send = {
           instanceId: instance.id,
           campaignNumid: campaign.numid,
           creator: caller.login,
-          content: { kind: "template", template: template.value, attachments: [] },
+          content: { kind: "template", template: kept.value, attachments: [] },
           senderDomain: sender.value.asciiDomain,
           sender: senderKey(sender.value),
           recipients: [{ address: address.value }],

@@ -73,6 +73,9 @@ export function renderTemplate(
 /** A recipient's values may take so many octets in one copy: a short template has room for a long value thousands of times. */
 export const MOST_PERSONAL_OCTETS = 64 * 2 ** 20;
 
+/** Nor may they make a subject so long, in UTF-16 units: it is folded and encoded for each copy, and shown nowhere. */
+export const MOST_RENDERED_SUBJECT_CHARACTERS = 10_000;
+
 /** Links and tags of a page: each is made anew for each recipient, and what anybody wrote has some hundreds. */
 export const MOST_PLACES = 10_000;
 const LINKS_AND_WRAPS = /XYZ|\b[hH][rR][eE][fF]\b/g;

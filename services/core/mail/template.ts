@@ -34,6 +34,9 @@ export interface MessageTemplate {
   readonly from: Mailbox;
   readonly replyTo?: Mailbox;
   readonly subject: string;
+  /** What the To and Cc fields of every copy show; without `to` each shows its recipient. */
+  readonly to?: readonly Mailbox[];
+  readonly cc?: readonly Mailbox[];
   readonly html: string;
   /** Plain-text alternative; made from the HTML when absent. */
   readonly text?: string;
@@ -46,8 +49,8 @@ export interface MessageTemplate {
 
 /** What belongs to one copy of the message. */
 export interface MessageRecipient {
+  /** Shown unless the template has a To field of its own. */
   readonly to: readonly Mailbox[];
-  readonly cc?: readonly Mailbox[];
   /** With angle brackets, the same on every attempt: see `makeMessageId`. */
   readonly messageId: string;
   readonly date: Date;
@@ -60,6 +63,9 @@ export type TemplateRefusal = "from" | "replyTo" | "subject" | "attachments" | "
 /** A template ready for rendering. Opaque: made by `compileTemplate`, used by `renderMessage`. */
 export interface CompiledMessage {
   readonly sharedHeader: string;
+  /** Fields, empty where they are not the same for all. */
+  readonly to: string;
+  readonly cc: string;
   readonly subject: TextTemplate;
   readonly unsubscribe: boolean;
   readonly body: readonly MessageChunk[];
@@ -92,6 +98,8 @@ export function* compileTemplateSteps(template: MessageTemplate): Steps<Result<C
   const parts = { text, html: parseTemplate(html) };
   const attachments = template.attachments ?? [];
   return ok({
+    to: addresseeField("To", template.to),
+    cc: addresseeField("Cc", template.cc),
     sharedHeader: sharedHeader(template, attachments.length > 0 ? "mixed" : "alternative"),
     subject,
     unsubscribe: template.unsubscribe === true,
@@ -120,7 +128,10 @@ export function withUnsubscribeLink(html: string): string {
   const tag = wrappedTagName(UNSUBSCRIBE_TAG);
   if (html.includes(tag)) return html;
   const link = `<p style="font-size:12px;text-align:center"><a href="${tag}">Cancelar suscripci\u00F3n</a></p>`;
-  const end = [...html.matchAll(/<\/body/gi)].at(-1)?.index ?? html.length;
+  const closing = /<\/body/gi;
+  let end = html.length;
+  // Without a list of what is found: it would take many times the page's octets.
+  while (closing.test(html)) end = closing.lastIndex - "</body".length;
   return html.slice(0, end) + link + html.slice(end);
 }
 
@@ -146,15 +157,19 @@ function sharedHeader(template: MessageTemplate, kind: "mixed" | "alternative"):
   ].join("");
 }
 
-function personalHeader({ subject, unsubscribe }: CompiledMessage, recipient: MessageRecipient): string {
-  const cc = recipient.cc ?? [];
+/** The subject that a recipient gets. */
+export function renderSubject({ subject }: Pick<CompiledMessage, "subject">, values: PersonalValues): string {
+  return toHeaderText(renderTemplate(subject, values));
+}
+
+function personalHeader(compiled: CompiledMessage, recipient: MessageRecipient): string {
   return [
     plainField("Date", headerDate(recipient.date)),
     plainField("Message-ID", recipient.messageId),
-    mailboxField("To", recipient.to.map(withHeaderName)),
-    cc.length > 0 ? mailboxField("Cc", cc.map(withHeaderName)) : "",
-    textField("Subject", toHeaderText(renderTemplate(subject, recipient.values))),
-    unsubscribe ? unsubscribeFields(recipient.values) : "",
+    compiled.to || addresseeField("To", recipient.to),
+    compiled.cc,
+    textField("Subject", renderSubject(compiled, recipient.values)),
+    compiled.unsubscribe ? unsubscribeFields(recipient.values) : "",
   ].join("");
 }
 
@@ -165,8 +180,12 @@ function unsubscribeFields(values: PersonalValues): string {
   return plainField("List-Unsubscribe", `<${url}>`) + plainField("List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
 }
 
-function withHeaderName({ name, address }: Mailbox): Mailbox {
-  return { name: toHeaderText(name), address };
+function addresseeField(name: "To" | "Cc", mailboxes: readonly Mailbox[] = []): string {
+  if (mailboxes.length === 0) return "";
+  return mailboxField(
+    name,
+    mailboxes.map((mailbox) => ({ name: toHeaderText(mailbox.name), address: mailbox.address })),
+  );
 }
 
 function* alternativeBody({ text, html }: BodyParts): Steps<MessageChunk[]> {

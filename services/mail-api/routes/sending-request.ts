@@ -1,6 +1,6 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
 import { senderKey } from "../../core/mail/guard/sending-limits.ts";
-import { isHeaderSafe, toHeaderText } from "../../core/mail/headers.ts";
+import { isHeaderSafe } from "../../core/mail/headers.ts";
 import { type Attachment, isAttachmentSafe } from "../../core/mail/mime.ts";
 import { DYNAMIC_SUBJECT, judgePlaces } from "../../core/mail/personalise.ts";
 import { forbidden, invalidField, missingField, notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
@@ -8,7 +8,9 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Send } from "../../operations/mail/accept-sends.ts";
 import type { SendCopy } from "../../operations/mail/audience.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
+import { keepGlobals } from "../../operations/mail/template-globals.ts";
 import type { Aside } from "../../platform/fair-turns.ts";
+import { fetchSubject } from "../../platform/lookups/campaign-text.ts";
 import { fetchText, isHttpUrl } from "../../platform/lookups/fetch-html.ts";
 import { type Campaign, findCampaign } from "../../store/mail/campaigns/campaigns.ts";
 import type { RecipientAddress } from "../../store/mail/contacts/recipients.ts";
@@ -22,6 +24,9 @@ import type { ContactFields, SendingFields } from "./sending-fields.ts";
 
 /** Contacts of one call, at most. */
 const MOST_CONTACTS = 50_000;
+
+/** Names and addresses of the Cc field: every copy has it, and many servers take no more of all fields. */
+const MOST_CC_KIBIBYTES = 128;
 
 /** What a send is made of. */
 export interface SendParts {
@@ -54,23 +59,21 @@ export async function readSend(
 
   const { recipients, copies, to, cc } = audience.value;
   const { sender, senderName, replyTo } = envelope.value;
+  const template = await keepGlobals(services.db, instance.id, {
+    from: { name: senderName, address: sender.asGiven },
+    ...(replyTo === undefined ? {} : { replyTo: { name: "", address: replyTo.asGiven } }),
+    ...text.value,
+    unsubscribe: campaign.unsubscribe === true,
+    ...(copies.length > 0 && to !== undefined ? { to, cc } : {}),
+  });
+  if (!template.ok) return refuse(unacceptable(template.error));
   return ok({
     instanceId: instance.id,
     campaignNumid: campaign.numid,
     creator: login ?? "api",
     senderDomain: sender.asciiDomain,
     sender: senderKey(sender),
-    content: {
-      kind: "template",
-      template: {
-        from: { name: senderName, address: sender.asGiven },
-        ...(replyTo === undefined ? {} : { replyTo: { name: "", address: replyTo.asGiven } }),
-        ...text.value,
-        unsubscribe: campaign.unsubscribe === true,
-        ...(copies.length > 0 && to !== undefined ? { to, cc } : {}),
-      },
-      attachments: attachments.value,
-    },
+    content: { kind: "template", template: template.value, attachments: attachments.value },
     // Without the flag nobody gets anything.
     recipients: fields.email ? recipients : [],
     copies: fields.email ? copies : [],
@@ -113,6 +116,10 @@ function readAudience(fields: SendingFields): Result<Audience, Refusal> {
     copies.push({ address: address.value, role: "bcc" });
   }
   const to = { name: fullName(contact.nombre, contact.apellido), address: recipient.value.address.asGiven };
+  const visible = cc.reduce((sum, { name, address }) => sum + Buffer.byteLength(name) + Buffer.byteLength(address), 0);
+  if (visible > MOST_CC_KIBIBYTES * 2 ** 10) {
+    return refuse(invalidField("copia", "larger-than", { most: `${MOST_CC_KIBIBYTES} KiB` }));
+  }
   return ok({ recipients: [recipient.value], copies, to, cc });
 }
 
@@ -222,10 +229,8 @@ async function readSubject(
   if (subject !== DYNAMIC_SUBJECT)
     return isHeaderSafe(subject) ? ok(subject) : refuse(invalidField("asunto", "one-line"));
   if (campaign.subjectUri === "") return refuse(missingField("asunto_uri"));
-  const fetched = await aside(() => fetchText(campaign.subjectUri, "text", services));
-  return fetched.ok
-    ? ok(toHeaderText(fetched.value))
-    : refuse(unacceptable("url-unreachable", { field: "asunto_uri", reason: fetched.error }));
+  const fetched = await aside(() => fetchSubject(campaign.subjectUri, services));
+  return fetched.ok ? fetched : refuse(unacceptable(fetched.error));
 }
 
 function fullName(first = "", last = ""): string {

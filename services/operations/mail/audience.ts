@@ -1,13 +1,15 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
 import type { RecipientDsn } from "../../core/mail/dsn-parameters.ts";
 import type { Booking } from "../../core/mail/guard/sending-limits.ts";
-import { builtInValues, parseTemplate } from "../../core/mail/personalise.ts";
+import { builtInValues } from "../../core/mail/personalise.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import { holdErasures } from "../../store/mail/contacts/contacts.ts";
 import {
+  FieldsOversized,
   findContacts,
   type KnownContact,
   listEmailKeys,
+  MOST_FIELDS_MEBIBYTES,
   type Recipient,
   type RecipientAddress,
   resolveRecipients,
@@ -17,8 +19,9 @@ import { type NewEvent, recordEvents } from "../../store/mail/events/events.ts";
 import type { Charge, ChargedWindow } from "../../store/mail/guard/sending-counts.ts";
 import { globalValues } from "../../store/mail/instances/globals.ts";
 import { enqueue, type NewDelivery, type PersonalData } from "../../store/mail/queue/queue.ts";
-import type { MessageContent, ReportRequest, StoredTemplate } from "../../store/mail/sends/messages.ts";
+import type { MessageContent, ReportRequest } from "../../store/mail/sends/messages.ts";
 import { noteReportRequests } from "./note-reports.ts";
+import { tagsOf } from "./template-globals.ts";
 
 /** An additional addressee of a message to one recipient. It need not be a contact, and does not become one. */
 export interface SendCopy {
@@ -178,17 +181,22 @@ export async function queueAudiences(
   return recordEvents(transaction, events, charges);
 }
 
-/** What a template's tags become for a contact, as it is now; an empty value is as good as none, and left out. */
+/**
+ * What a template's tags become for a contact, as it is now; an empty value is as good as none, and left out. Global
+ * variables are among them where the template does not keep its own: one that nobody sends, or a campaign's from before
+ * templates did.
+ */
 export async function makePersonalise(
   db: Db,
   { instanceId, content }: Pick<AudienceSource, "instanceId" | "content">,
 ): Promise<(contact: KnownContact) => PersonalData | null> {
   if (content.kind === "finished") return () => null;
   const tags = tagsOf(content.template);
-  const globals = tags.size > 0 ? [...(await globalValues(db, instanceId))].filter(([name]) => tags.has(name)) : [];
+  const kept = content.template.globals;
+  const others = kept === undefined && tags.size > 0 ? await globalValues(db, instanceId) : new Map<string, string>();
   return (contact) => ({
     name: `${contact.firstName} ${contact.lastName}`.trim(),
-    tags: tagValues(tags, contact, globals),
+    tags: tagValues(tags, contact, { kept: new Set(Object.keys(kept ?? {})), others }),
   });
 }
 
@@ -229,6 +237,10 @@ async function gatherCopies(
   const contacts = await findContacts(transaction, instanceId, source.campaignNumid, [...copies.keys()]);
   const strangers = [...copies.keys()].filter((key) => !contacts.has(key));
   const suppressed = await findSuppressed(transaction, instanceId, strangers);
+  const personalOctets = recipient.personal === null ? 0 : Buffer.byteLength(JSON.stringify(recipient.personal));
+  if (personalOctets * copies.size > MOST_FIELDS_MEBIBYTES * 2 ** 20) {
+    throw new FieldsOversized("what the copies show of their recipient takes too much");
+  }
   const addressees: NewDelivery[] = [];
   const barred: BarredRecipient[] = [];
   for (const [key, { address, role }] of copies) {
@@ -256,24 +268,20 @@ function distinctCopies(copies: readonly SendCopy[], recipients: ReadonlySet<str
   return distinct;
 }
 
-function tagsOf({ subject, html }: StoredTemplate): ReadonlySet<string> {
-  const parts = [...parseTemplate(subject), ...parseTemplate(html)];
-  return new Set(parts.flatMap((part) => (typeof part === "string" ? [] : [part.tag])));
-}
-
 /** By what a contact has, not by tag: a template may hold any number of tags that mean nothing. */
 function tagValues(
   tags: ReadonlySet<string>,
   contact: KnownContact,
-  globals: readonly (readonly [name: string, value: string])[],
+  globals: { readonly kept: ReadonlySet<string>; readonly others: ReadonlyMap<string, string> },
 ): Record<string, string> {
   if (tags.size === 0) return {};
   const values = new Map<string, string>();
   // In the order of rank (see `tagValue`): what comes later counts.
-  for (const known of [globals, builtInValues(contact), Object.entries(contact.customFields)]) {
+  for (const known of [globals.others, builtInValues(contact), Object.entries(contact.customFields)]) {
     for (const [name, value] of known) {
       if (!tags.has(name)) continue;
-      if (value === "") values.delete(name);
+      // An empty value counts as well, and not the global variable of its name.
+      if (value === "" && !globals.kept.has(name)) values.delete(name);
       else values.set(name, value);
     }
   }

@@ -160,7 +160,7 @@ function redactDescription(description: MessageDescription, { spellings }: Erasu
  * customer's.
  */
 function redactTemplate(template: StoredTemplate, subject: ErasureSubject): StoredTemplate {
-  const { to, cc, ...rest } = template;
+  const { to, cc, globals, ...rest } = template;
   const isOther = (mailbox: StoredMailbox) => addressKeyOf(mailbox.address) !== subject.address.key;
   const isSender = !isOther(template.from) || (template.replyTo !== undefined && !isOther(template.replyTo));
   const redact = (text: string) => (isSender ? text : redactText(text, subject.spellings));
@@ -168,6 +168,9 @@ function redactTemplate(template: StoredTemplate, subject: ErasureSubject): Stor
     ...rest,
     subject: redact(template.subject),
     html: redact(template.html),
+    ...(globals && {
+      globals: Object.fromEntries(Object.entries(globals).map(([name, value]) => [name, redact(value)])),
+    }),
     ...(to === undefined || !isOther(to) ? {} : { to }),
     ...(cc === undefined ? {} : { cc: cc.filter(isOther) }),
   };

@@ -27,8 +27,18 @@ export async function readCampaignText(
   if (fault) return refuse(fault);
   if (subject !== DYNAMIC_SUBJECT) return ok({ subject, html: html.value });
   if (subjectUri === "") return refuse(sentence("subject-uri-missing"));
-  const fetched = await fetchText(subjectUri, "text", surroundings);
-  return fetched.ok
-    ? ok({ subject: toHeaderText(fetched.value), html: html.value })
-    : refuse(sentence("url-unreachable", { field: "asunto_uri", reason: fetched.error }));
+  const fetched = await fetchSubject(subjectUri, surroundings);
+  return fetched.ok ? ok({ subject: fetched.value, html: html.value }) : fetched;
+}
+
+/** Twice what a subject that is given may have: who writes one somewhere else has hardly counted it. In UTF-16 units. */
+const MOST_SUBJECT_CHARACTERS = 1_000;
+
+/** The dynamic subject, in one line. @returns refused with a sentence in the API's words */
+export async function fetchSubject(url: string, surroundings: FetchSurroundings): Promise<Result<string, Sentence>> {
+  const fetched = await fetchText(url, "text", surroundings);
+  const subject = fetched.ok ? ok(toHeaderText(fetched.value)) : fetched;
+  if (subject.ok && subject.value.length <= MOST_SUBJECT_CHARACTERS) return subject;
+  const reason = subject.ok ? sentence("at-most-characters", { most: MOST_SUBJECT_CHARACTERS }) : subject.error;
+  return refuse(sentence("url-unreachable", { field: "asunto_uri", reason }));
 }

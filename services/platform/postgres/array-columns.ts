@@ -8,8 +8,6 @@ const OIDS = { bigint: 20, integer: 23, text: 25, jsonb: 3802 } as const;
 const HEADER_OCTETS = 20;
 const LENGTH_OCTETS = 4;
 const NULL_LENGTH = -1;
-/** UTF-8 takes no more of a UTF-16 unit. */
-const MOST_OCTETS_A_UNIT = 3;
 const JSONB_VERSION = 1;
 
 /** `bigint[]` of safe integers. */
@@ -61,7 +59,7 @@ function stringsOf(oid: number, values: readonly (string | null)[]): Buffer {
   const versionOctets = oid === OIDS.jsonb ? 1 : 0;
   let most = HEADER_OCTETS;
   for (const value of values) {
-    most += LENGTH_OCTETS + versionOctets + (value === null ? 0 : value.length * MOST_OCTETS_A_UNIT);
+    most += LENGTH_OCTETS + versionOctets + (value === null ? 0 : Buffer.byteLength(value));
   }
   const octets = Buffer.allocUnsafe(most);
   let end = HEADER_OCTETS;

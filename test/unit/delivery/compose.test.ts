@@ -5,7 +5,7 @@ import { DkimSigner } from "../../../services/core/mail/dkim.ts";
 import { composeMessage, prepareMessage } from "../../../services/delivery/compose.ts";
 import type { Sender } from "../../../services/delivery/signers.ts";
 import type { Db } from "../../../services/platform/postgres/db.ts";
-import type { StoredMessage } from "../../../services/store/mail/sends/messages.ts";
+import { type StoredMessage, sizeOf } from "../../../services/store/mail/sends/messages.ts";
 
 const ACCEPTED_AT = new Date("2026-11-20T12:00:00Z");
 const MESSAGE: StoredMessage = {
@@ -76,4 +76,11 @@ it("adds Feedback-ID and CFBL-Address where they are on, covered by both signatu
   for (const names of covered) expect(names).toContain("feedback-id:feedback-id:cfbl-address:cfbl-address");
   const own = await compose("From: info@sender.example.org\r\nFeedback-ID: mine\r\n\r\nHi\r\n");
   expect(own.match(/^Feedback-ID/gm)).toHaveLength(1);
+});
+
+it("makes room for the subject and the addressees that every copy shows", () => {
+  const mailbox = { name: "ñ".repeat(100), address: "cc@example.net" };
+  const shown = { to: mailbox, cc: Array.from({ length: 99 }, () => mailbox) };
+  const template = { from: mailbox, ...shown, subject: "ñ", html: "<p>", unsubscribe: false };
+  expect(sizeOf({ kind: "template", template, attachments: [] })).toBe(100 * (200 + 14) + 2 + 3);
 });

@@ -64,7 +64,7 @@ export interface NewDelivery {
 export interface PersonalData {
   /** Display name for the To field. */
   readonly name?: string;
-  /** Values of the tags that the template uses, by name without wrapping. */
+  /** Values of the tags that the template uses, by name without wrapping; global variables are the template's. */
   readonly tags?: Readonly<Record<string, string>>;
 }
 

@@ -23,6 +23,8 @@ export interface StoredTemplate {
   /** The To field of every copy, where the message has copies; without it, each recipient's own. */
   readonly to?: StoredMailbox;
   readonly cc?: readonly StoredMailbox[];
+  /** Global variables that the tags name, without wrapping, as they were when it was accepted; a recipient's values outrank them. */
+  readonly globals?: Readonly<Record<string, string>>;
 }
 
 /** The content of one accepted call, kept once for all of its recipients. */
@@ -70,7 +72,16 @@ export interface StoredMessage {
 export function sizeOf(content: MessageContent): number {
   if (content.kind === "finished") return content.octets.length;
   const attachments = content.attachments.reduce((sum, { content: octets }) => sum + octets.length, 0);
-  return attachments + Buffer.byteLength(content.template.html);
+  return attachments + templateOctets(content.template);
+}
+
+/** Octets of all that the copies of a template share. */
+export function templateOctets({ html, subject, to, cc = [], globals = {} }: StoredTemplate): number {
+  const addressees = [to ?? [], cc].flat().flatMap(({ name, address }) => [name, address]);
+  return [html, subject, ...addressees, ...Object.entries(globals).flat()].reduce(
+    (sum, text) => sum + Buffer.byteLength(text),
+    0,
+  );
 }
 
 /** The content of a call, about to be stored. */

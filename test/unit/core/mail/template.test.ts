@@ -10,6 +10,7 @@ import {
   renderMessage,
   withUnsubscribeLink,
 } from "../../../../services/core/mail/template.ts";
+import { settledMemory } from "../../../support/settled-memory.ts";
 
 function address(text: string): EmailAddress {
   const result = validateAddress(text, { allowSmtputf8: true });
@@ -87,16 +88,22 @@ describe("a message", () => {
     expect(parsed.text).toContain("Tu color: rojo & <negro>");
   });
 
+  test("shows the addressees of all copies where it has some, and not each copy's own", async () => {
+    const to = [{ name: "Otra", address: address("otra@example.net") }];
+    expect(texts((await parse(render({ to }))).to)).toEqual(["otra@example.net"]);
+  });
+
   test("is the same octets when it is rendered again", () => {
     expect(render()).toEqual(render());
   });
 
   test("carries Cc and Reply-To, and never Bcc", async () => {
-    const message = render(
-      { replyTo: { name: "", address: address("respuestas@shop.example.org") } },
-      { cc: [{ name: "Jefe", address: address("jefe@example.net") }] },
-    );
+    const message = render({
+      replyTo: { name: "", address: address("respuestas@shop.example.org") },
+      cc: [{ name: "Jefe", address: address("jefe@example.net") }],
+    });
     const parsed = await parse(message);
+    expect(texts(parsed.to)).toEqual(["ana@example.net"]);
     expect(texts(parsed.cc)).toEqual(["jefe@example.net"]);
     expect(texts(parsed.replyTo)).toEqual(["respuestas@shop.example.org"]);
     expect(parsed.headers.has("bcc")).toBe(false);
@@ -177,6 +184,14 @@ describe("unsubscribing", () => {
     const html = '<a href="XYZDESUSCXYZ">baja</a>';
     expect(withUnsubscribeLink(html)).toBe(html);
     expect(withUnsubscribeLink("<p>Hola")).toMatch(/^<p>Hola<p .*XYZDESUSCXYZ.*<\/p>$/);
+  });
+
+  test("stands before the last of a page's ends, however many there are, and takes no memory for each", () => {
+    const { heapUsed } = settledMemory();
+    const html = withUnsubscribeLink("</body".repeat(2 ** 20));
+    expect(process.memoryUsage().heapUsed - heapUsed).toBeLessThan(64 * 2 ** 20);
+    expect(html).toMatch(/<\/p><\/body$/);
+    expect(withUnsubscribeLink("<BODY>Hola</BODY></html>")).toMatch(/^<BODY>Hola<p .*<\/p><\/BODY><\/html>$/);
   });
 
   test("is absent when not asked for", () => {
