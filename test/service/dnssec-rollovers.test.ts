@@ -7,7 +7,7 @@ import { readRrsig } from "../../services/core/dns/dnssec/rrsig.ts";
 import { decodeRecords } from "../../services/core/dns/record.ts";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
 import { ok } from "../../services/core/result.ts";
-import { wishForDs } from "../../services/operations/dns/dnssec-parent.ts";
+import { confirmDsSeen, wishForDs } from "../../services/operations/dns/dnssec-parent.ts";
 import { replaceZone } from "../../services/operations/dns/zone-files.ts";
 import { exportSignedZone } from "../../services/operations/dns/zone-signed-file.ts";
 import { importKeys } from "../../services/operations/dns/zone-signing-keys.ts";
@@ -252,6 +252,30 @@ describe("rollovers, each version checked by others", () => {
     expect(await states()).toEqual(["csk 13 retired", "ksk 15 active", "zsk 15 active"]);
     await pass(26 * HOUR);
     await pass(3 * HOUR);
+    expect(await states()).toEqual(["ksk 15 active", "zsk 15 active"]);
+  });
+});
+
+describe("a rollover of the algorithm of two keys", () => {
+  it("ends as well where the parent has the new DS before it should, and where an earlier one has not ended", async () => {
+    await inUse({ layout: "ksk-zsk" });
+    await sign({ algorithm: 15 });
+    await pass(2 * HOUR);
+    expect(await states()).toEqual(["ksk 13 active", "zsk 13 active", "ksk 15 published", "zsk 15 published"]);
+    const { keyTag: tag } = (await keys())[2]!;
+    expect(await confirmDsSeen(database.db, target, tag)).toMatchObject({ ok: true });
+    expect(await states()).toEqual(["ksk 13 retired", "zsk 13 retired", "ksk 15 active", "zsk 15 published"]);
+    parentDs = undefined;
+    await pass(2 * HOUR);
+    expect(await states()).toEqual(["ksk 13 retired", "zsk 13 retired", "ksk 15 active", "zsk 15 active"]);
+    await pass(3 * DAY);
+    expect(await states()).toEqual(["ksk 15 active", "zsk 15 active"]);
+
+    await database
+      .db("zone_keys")
+      .where({ zone_id: (await zone()).id, role: "zsk" })
+      .update({ state: "ready" });
+    await pass(25 * HOUR);
     expect(await states()).toEqual(["ksk 15 active", "zsk 15 active"]);
   });
 });

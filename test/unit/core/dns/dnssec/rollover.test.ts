@@ -4,6 +4,7 @@ import {
   advanceKeys,
   checkRollover,
   firstLives,
+  hasStepToTake,
   type KeyLife,
   keysForParent,
   nextLives,
@@ -182,6 +183,26 @@ describe("an algorithm rollover", () => {
     keys = parentHas(keys, [8], 4 * DAY);
     for (const days of [5, 6]) keys = advance(keys, days * DAY);
     expect(shown(keys)).toEqual(["2:removed:Z", "8:active:PKD", "9:active:PZ"]);
+  });
+
+  it("of a pair ends as well where the parent has the new DS before it should", () => {
+    let keys = pair();
+    keys = [...keys, ...nextLives(keys, [newKey(8, "ksk", 15), newKey(9, "zsk", 15)], at(DAY), timing)];
+    keys = seen(advance(keys, DAY + 2 * HOUR + 300), 8, DAY + 3 * HOUR);
+    expect(shown(keys)).toEqual(["1:retired:PK", "2:retired:PZ", "8:active:PKD", "9:published:PZ"]);
+    keys = advance(keys, DAY + 4 * HOUR);
+    expect(shown(keys)).toEqual(["1:retired:PK", "2:retired:PZ", "8:active:PKD", "9:active:PZ"]);
+    for (const days of [3, 5]) keys = advance(keys, days * DAY);
+    expect(shown(keys)).toEqual(["8:active:PKD", "9:active:PZ"]);
+    expect(checkRollover(keys, { roles: ["zsk"], algorithm: 15 })).toBeUndefined();
+    expect(rolesOutlived(keys, at(DAY + 4 * HOUR + 90 * DAY), policy)).toEqual(["zsk"]);
+  });
+
+  it("that left its ZSK ready for ever goes on with the next step", () => {
+    const stuck = pair().map((key) => (key.role === "zsk" ? { ...key, state: "ready" as const } : key));
+    expect(hasStepToTake(pair(), at(DAY))).toBe(false);
+    expect(hasStepToTake(stuck, at(DAY))).toBe(true);
+    expect(shown(advance(stuck, DAY))).toEqual(["1:active:PKD", "2:active:PZ"]);
   });
 
   it("of a CSK may also part it in two", () => {
