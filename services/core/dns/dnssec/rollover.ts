@@ -181,6 +181,15 @@ export function keysForParent<Key extends KeyLife>(keys: readonly Key[]): readon
   return ready.length > 0 ? ready : entryPoints.filter(({ state }) => state === "active");
 }
 
+/**
+ * The keys whose DS is handed out: those of {@link keysForParent}, or a zone's first ones on their way there, whose DS may
+ * take days to get to the parent. One of any other key would have the parent point to what caches, or the zone, do not have.
+ */
+export function keysWithDs<Key extends KeyLife>(keys: readonly Key[]): readonly Key[] {
+  const forParent = keysForParent(keys);
+  return forParent.length > 0 ? forParent : keys.filter(({ role, state }) => role !== "zsk" && state === "published");
+}
+
 /** Those whose age calls for a successor, by role. */
 export function rolesOutlived(keys: readonly KeyLife[], now: Date, { lifetimeSeconds }: SigningPolicy): KeyRole[] {
   const outlived = keys.filter(({ role, state, since }) => {

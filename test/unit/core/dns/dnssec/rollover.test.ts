@@ -7,6 +7,7 @@ import {
   hasStepToTake,
   type KeyLife,
   keysForParent,
+  keysWithDs,
   nextLives,
   nextStepAt,
   noteDsSeen,
@@ -242,6 +243,25 @@ describe("steps that would break the zone", () => {
     keys = [...keys, ...nextLives(keys, [newKey(9, "zsk")], at(DAY), timing)];
     expect(shown(advance(keys, 30 * DAY))).toEqual(["1:active:PKD", "2:retired:P", "9:active:PZ"]);
   });
+});
+
+it("the DS that is handed out is the first key's, and then that of the key which the parent should have", () => {
+  const tags = (keys: readonly KeyLife[]) => keysWithDs(keys).map(({ keyTag }) => keyTag);
+  const first = firstLives([newKey(1, "ksk"), newKey(2, "zsk")], START, timing);
+  expect(tags(first)).toEqual([1]);
+  expect(tags(advance(first, 3 * HOUR))).toEqual([1]);
+  let keys = pair();
+  keys = [...keys, ...nextLives(keys, [newKey(8, "ksk", 15), newKey(9, "zsk", 15)], at(DAY), timing)];
+  expect(shown(keys)).toContain("8:generated:");
+  expect(tags(keys)).toEqual([1]);
+  keys = advance(keys, DAY + 2 * HOUR + 300);
+  expect(shown(keys)).toContain("8:published:PK");
+  expect(tags(keys)).toEqual([1]);
+  keys = advance(keys, DAY + 4 * HOUR);
+  expect(tags(keys)).toEqual([8]);
+  keys = seen(keys, 8, 2 * DAY);
+  expect(shown(keys)).toContain("1:retired:PK");
+  expect(tags(keys)).toEqual([8]);
 });
 
 it("the DS may go and come back", () => {
