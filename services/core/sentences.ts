@@ -243,6 +243,7 @@ export const SENTENCES = {
   "key-layout": "the keys are {has}: they can become {wanted} with another algorithm",
   "key-set-incomplete": "a zone is signed with one csk, or with a ksk and a zsk",
   "key-algorithms-differ": "the keys are of different algorithms",
+  "key-tags-equal": "both keys have the tag {tag}",
   "key-file": "the {file} file: {reason}",
   "key-flags": "flags {flags} and protocol {protocol} are not those of a zone's key, which are 256 or 257, and 3",
   "key-file-of-another-zone": "the .key file has no DNSKEY of {domain}",

@@ -2,13 +2,15 @@ import { z } from "zod";
 import { dnskeyOf } from "../core/dns/dnssec/apex-records.ts";
 import { DENIALS } from "../core/dns/dnssec/denial.ts";
 import { dsRdata, KEY_ROLES } from "../core/dns/dnssec/dnskey.ts";
-import { KEY_STATES } from "../core/dns/dnssec/rollover.ts";
+import { KEY_STATES, keysWithDs } from "../core/dns/dnssec/rollover.ts";
+import type { DomainName } from "../core/dns/name.ts";
 import { formatRdata } from "../core/dns/rdata/rdata.ts";
 import { TYPE } from "../core/dns/rr-types.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { SignedZone } from "../operations/dns/zone-signing-state.ts";
 import { isNotSigned } from "../operations/dns/zone-signing-switch.ts";
+import type { StoredKey } from "../store/dns/dnssec-keys.ts";
 
 /** Whether a zone is signed, and by which keys. */
 export const signingReply = z.object({
@@ -21,7 +23,7 @@ export const signingReply = z.object({
       role: z.enum(KEY_ROLES),
       algorithm: z.int(),
       state: z.enum(KEY_STATES),
-      ds: z.array(z.string()),
+      ds: z.array(z.string()).meta({ description: "data of the DS for the parent; none where it is not to have one" }),
     }),
   ),
 });
@@ -58,9 +60,14 @@ export function showSigning({ zone, state }: SignedZone): z.input<typeof signing
       role: key.role,
       algorithm: key.algorithm,
       state: key.state,
-      ds: key.role === "zsk" ? [] : [formatRdata(TYPE.DS, dsRdata(zone.apex, dnskeyOf(key)))],
+      ds: showDs(zone.apex, key, state!.keys),
     })),
   };
+}
+
+/** The data of a key's DS, where the parent is to have it. @param keys all of the zone's */
+export function showDs(apex: DomainName, key: StoredKey, keys: readonly StoredKey[]): string[] {
+  return keysWithDs(keys).includes(key) ? [formatRdata(TYPE.DS, dsRdata(apex, dnskeyOf(key)))] : [];
 }
 
 /** A signed zone as {@link detailsReply} has it. Refuses one that is not signed. */

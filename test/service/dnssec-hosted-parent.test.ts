@@ -175,6 +175,47 @@ describe("a parent that is hosted here for the same company", () => {
     expect(await dsTags(parentName)).toEqual([]);
   });
 
+  it.each([
+    ["to others", ["sub NS ns.old.test."]],
+    ["to others as well", ["sub NS ns1.sub", "ns1.sub A 192.0.2.54", "sub NS ns.old.test."]],
+  ])("keeps another's DS, and gets none, where it delegates the name %s, until that ends", async (_, delegation) => {
+    const { child, parentName } = await putPair(`coming-${delegation.length}.example`);
+    const other = `sub DS 1 13 2 ${"AB".repeat(32)}`;
+    await putZone(database, parentName, [...PARENT.slice(0, 2), ...delegation, other]);
+    await pass(child, 3 * HOUR);
+    expect(await dsTags(parentName)).toEqual([1]);
+    const [key] = await keysOf(child);
+    expect(key!.state).toBe("ready");
+
+    await putZone(database, parentName, [...PARENT, other]);
+    await pass(child, HOUR);
+    expect((await keysOf(child))[0]).toMatchObject({ state: "active", hasDs: true });
+    // The other's stays beside it, for caches that still lead there.
+    expect((await dsTags(parentName)).sort()).toEqual([1, key!.keyTag].sort());
+    await expectSound(parentName);
+  });
+
+  it("keeps the DS of where a zone goes to, also when the zone names the servers there, and loses only its own", async () => {
+    const { child, parentName } = await putPair("going.example");
+    await pass(child, 3 * HOUR);
+    const [key] = await keysOf(child);
+    expect(await dsTags(parentName)).toEqual([key!.keyTag]);
+    const other = `sub DS 1 13 2 ${"AB".repeat(32)}`;
+    const gone = [...PARENT.slice(0, 2), "sub NS ns.new.test.", other];
+    await putZone(database, parentName, gone);
+    await pass(child, DAY);
+    expect(await dsTags(parentName)).toEqual([1]);
+    await putZone(database, parentName, [...gone, `sub DS ${await dsText(child)}`]);
+    await putZone(database, child.domain, ["@ NS ns.new.test."]);
+    await pass(child, DAY);
+    expect((await dsTags(parentName)).sort()).toEqual([1, key!.keyTag].sort());
+    // Withdrawn, it goes wherever the name is delegated to.
+    await putZone(database, child.domain, CHILD);
+    expect(await wishForDs(database.db, child, false)).toMatchObject({ ok: true });
+    expect((await updateHostedParent(database.db, child))?.name).toBe(parentName);
+    expect(await dsTags(parentName)).toEqual([1]);
+  });
+
   it("loses the DS of a zone that is deleted, and keeps others of that name", async () => {
     const { child, parentName } = await putPair("deleted.example");
     await pass(child, 3 * HOUR);

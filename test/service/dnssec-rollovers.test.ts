@@ -1,12 +1,17 @@
+import { generateKeyPairSync } from "node:crypto";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { readDsKeyTag } from "../../services/core/dns/dnssec/dnskey.ts";
+import { publicKeyOctets, type SigningAlgorithm } from "../../services/core/dns/dnssec/algorithm.ts";
+import type { BindKey } from "../../services/core/dns/dnssec/bind-key-file.ts";
+import { dnskeyRdata, keyTag, readDsKeyTag } from "../../services/core/dns/dnssec/dnskey.ts";
 import { readRrsig } from "../../services/core/dns/dnssec/rrsig.ts";
 import { decodeRecords } from "../../services/core/dns/record.ts";
 import { TYPE } from "../../services/core/dns/rr-types.ts";
-import { wishForDs } from "../../services/operations/dns/dnssec-parent.ts";
+import { ok } from "../../services/core/result.ts";
+import { confirmDsSeen, wishForDs } from "../../services/operations/dns/dnssec-parent.ts";
 import { replaceZone } from "../../services/operations/dns/zone-files.ts";
 import { exportSignedZone } from "../../services/operations/dns/zone-signed-file.ts";
-import type { SigningTarget } from "../../services/operations/dns/zone-signing-state.ts";
+import { importKeys } from "../../services/operations/dns/zone-signing-keys.ts";
+import { changeSigning, type SigningTarget } from "../../services/operations/dns/zone-signing-state.ts";
 import {
   disableSigning,
   enableSigning,
@@ -250,6 +255,97 @@ describe("rollovers, each version checked by others", () => {
     expect(await states()).toEqual(["ksk 15 active", "zsk 15 active"]);
   });
 });
+
+describe("a rollover of the algorithm of two keys", () => {
+  it("ends as well where the parent has the new DS before it should, and where an earlier one has not ended", async () => {
+    await inUse({ layout: "ksk-zsk" });
+    await sign({ algorithm: 15 });
+    await pass(2 * HOUR);
+    expect(await states()).toEqual(["ksk 13 active", "zsk 13 active", "ksk 15 published", "zsk 15 published"]);
+    const { keyTag: tag } = (await keys())[2]!;
+    expect(await confirmDsSeen(database.db, target, tag)).toMatchObject({ ok: true });
+    expect(await states()).toEqual(["ksk 13 retired", "zsk 13 retired", "ksk 15 active", "zsk 15 published"]);
+    parentDs = undefined;
+    await pass(2 * HOUR);
+    expect(await states()).toEqual(["ksk 13 retired", "zsk 13 retired", "ksk 15 active", "zsk 15 active"]);
+    await pass(3 * DAY);
+    expect(await states()).toEqual(["ksk 15 active", "zsk 15 active"]);
+
+    await database
+      .db("zone_keys")
+      .where({ zone_id: (await zone()).id, role: "zsk" })
+      .update({ state: "ready" });
+    await pass(25 * HOUR);
+    expect(await states()).toEqual(["ksk 15 active", "zsk 15 active"]);
+  });
+});
+
+describe("keys from elsewhere", () => {
+  const entry = (algorithm: SigningAlgorithm) => bindKey(algorithm, true);
+  const zoneKey = (algorithm: SigningAlgorithm) => bindKey(algorithm, false);
+
+  it("come into a signed zone of one algorithm, one of each role", async () => {
+    await inUse({ layout: "ksk-zsk" });
+    const before = await keys();
+    for (const [brought, code] of [
+      [[zoneKey(13), entry(15)], "key-algorithms-differ"],
+      [[entry(15), zoneKey(13)], "key-algorithms-differ"],
+      [[zoneKey(13), zoneKey(13)], "key-set-incomplete"],
+      [[entry(13), entry(15)], "key-set-incomplete"],
+      [[zoneKey(15)], "key-set-incomplete"],
+      [ofOneTag(), "key-tags-equal"],
+    ] as const) {
+      expect(await importKeys(database.db, target, brought)).toMatchObject({ ok: false, error: { code } });
+    }
+    expect(await keys()).toEqual(before);
+    expect(await importKeys(database.db, target, [zoneKey(13), entry(13)])).toMatchObject({ ok: true });
+    await expectSound();
+  });
+
+  it("come into a zone of a combined key one at a time, and sign a zone only where their tags differ", async () => {
+    expect(await importKeys(database.db, target, ofOneTag())).toMatchObject({
+      ok: false,
+      error: { code: "key-tags-equal" },
+    });
+    await inUse();
+    for (const brought of [
+      [entry(13), entry(15)],
+      [entry(13), entry(13)],
+    ]) {
+      const refused = { ok: false, error: { code: "key-set-incomplete" } };
+      expect(await importKeys(database.db, target, brought)).toMatchObject(refused);
+    }
+    expect(await states()).toEqual(["csk 13 active"]);
+  });
+
+  it("a state that would leave the data without a signature is never written", async () => {
+    await sign();
+    const changed = changeSigning(database.db, target, async (_, { state }) =>
+      ok({ state: { ...state!, keys: state!.keys.map((key) => ({ ...key, signsZone: false })) }, extent: "zone" }),
+    );
+    await expect(changed).rejects.toThrow(/no key for its data/);
+    await expectSound();
+  });
+});
+
+/** A fresh key, as its files would have it. */
+function bindKey(algorithm: SigningAlgorithm, isEntryPoint: boolean): BindKey {
+  const { privateKey } =
+    algorithm === 13 ? generateKeyPairSync("ec", { namedCurve: "P-256" }) : generateKeyPairSync("ed25519");
+  return { algorithm, isEntryPoint, privateKey, publicKey: publicKeyOctets(algorithm, privateKey) };
+}
+
+/** A ZSK and a KSK of one tag. */
+function ofOneTag(): BindKey[] {
+  const zoneKeys = new Map<number, BindKey>();
+  for (;;) {
+    const zoneKey = bindKey(15, false);
+    zoneKeys.set(keyTag(dnskeyRdata("zsk", 15, zoneKey.publicKey)), zoneKey);
+    const entry = bindKey(15, true);
+    const same = zoneKeys.get(keyTag(dnskeyRdata("ksk", 15, entry.publicKey)));
+    if (same) return [same, entry];
+  }
+}
 
 describe("signatures", () => {
   it("are made anew before they end, also after a week off, with a new serial that the history does not show", async () => {

@@ -301,12 +301,34 @@ describe("PowerDNS's API", () => {
     const [key] = (await pdns("GET", `/localhost/zones/${name}/cryptokeys`)).body;
     expect(key).toMatchObject({ type: "Cryptokey", keytype: "csk", algorithm: "ECDSAP256SHA256", flags: 257 });
     expect((await pdns("GET", `/localhost/zones/${name}/cryptokeys/${key.id}`)).body).toEqual(key);
+    expect(key.ds).toEqual([expect.stringMatching(new RegExp(`^${key.id} 13 2 `))]);
     expect((await pdns("PUT", `/localhost/zones/${name}`, { nsec3param: "" })).status).toBe(204);
     expect((await pdns("DELETE", `/localhost/zones/${name}/cryptokeys/${key.id}`)).status).toBe(204);
     expect((await pdns("GET", `/localhost/zones/${name}`)).body.dnssec).toBe(false);
     expect((await pdns("POST", `/localhost/zones/${name}/cryptokeys`, { keytype: "ksk", active: true })).status).toBe(
       201,
     );
+  });
+
+  test("shows the DS of a key that is coming in no sooner than its parent should have it", async () => {
+    made += 1;
+    const name = `pdns${made}.example.org`;
+    const zone = { name: `${name}.`, kind: "Native", nameservers: ["ns1.example.net."], dnssec: true };
+    expect((await pdns("POST", "/localhost/zones", zone)).status).toBe(201);
+    const signing = await api.call("GET", `/api/v1/dnssec/${name}`);
+    const { key_tag: tag } = signing.body.keys[0];
+    expect((await api.call("POST", `/api/v1/dnssec/${name}/ds_seen`, { key_tag: tag })).status).toBe(200);
+    const renewed = await api.call("PUT", `/api/v1/dnssec/${name}`, { enabled: true, algorithm: 15 });
+    const dsByState = (keys: { state: string; ds: string[] }[]) => keys.map(({ state, ds }) => [state, ds.length]);
+    expect(dsByState(renewed.body.keys)).toEqual([
+      ["active", 1],
+      ["generated", 0],
+    ]);
+    const keys = (await pdns("GET", `/localhost/zones/${name}./cryptokeys`)).body;
+    expect(keys.map(({ id, ds }: { id: number; ds: string[] }) => [id === tag, ds.length])).toEqual([
+      [true, 1],
+      [false, 0],
+    ]);
   });
 
   test("makes no zone that it cannot sign as asked", async () => {

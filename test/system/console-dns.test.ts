@@ -425,7 +425,12 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     it("sees the DS at the parent, replaces keys, and does not stop while the DS is there", async () => {
       const [parent, child] = ["secure.example.org", "sub.secure.example.org"];
       for (const zone of [parent, child]) await makeZone(zone);
-      await addRecord(parent, "sub", "NS", `ns1.${child}.`);
+      for (const [zone, name] of [
+        [parent, "sub"],
+        [child, "@"],
+      ] as const) {
+        await addRecord(zone, name, "NS", `ns1.${child}.`);
+      }
       await open(`/dns/demo/zones/${child}/dnssec`);
       await page.getByLabel("Keys", { exact: true }).selectOption("ksk-zsk");
       await button("Sign the zone").click();

@@ -2,14 +2,14 @@ import { dnskeyOf } from "../../core/dns/dnssec/apex-records.ts";
 import { dsRdata, isDsOf } from "../../core/dns/dnssec/dnskey.ts";
 import { keysForParent } from "../../core/dns/dnssec/rollover.ts";
 import { DERIVED_TYPES } from "../../core/dns/dnssec/signature-plan.ts";
-import type { DomainName } from "../../core/dns/name.ts";
+import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { areInOneHand } from "../../core/dns/zone-tenancy.ts";
 import { ok } from "../../core/result.ts";
 import type { ParentDs } from "../../platform/lookups/ds-lookup.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
-import type { SigningState } from "../../store/dns/dnssec-keys.ts";
+import type { SigningState, StoredKey } from "../../store/dns/dnssec-keys.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
 import { findWithParent } from "../../store/dns/zone-names.ts";
 import { findZone, lockZones, type Zone, zoneName } from "../../store/dns/zones.ts";
@@ -23,7 +23,9 @@ import { findSignedZone, nextVersion, type SigningTarget } from "./zone-signing-
  * Makes the DS in a zone's parent what the zone's CDS says (RFC 7344 §6), the first one and the removal included
  * (RFC 8078), where the parent is hosted here in the same hand: then nobody has to prove to anybody that the CDS is
  * genuine. It is a change of the parent as any other, with its serial, journal and history. Left alone are a parent
- * that does not delegate the name, one with signatures of its own, and a zone for which this is switched off.
+ * with signatures of its own, a zone for which this is switched off, and a DS that points to none of the zone's keys: whom
+ * the zone moves to, or comes from, has put it there. No DS comes where the name is delegated to others than the zone
+ * names, who would answer without its keys.
  * @returns the parent, when it was changed
  */
 export function publishDs(db: Db, target: SigningTarget): Promise<Zone | undefined> {
@@ -32,13 +34,15 @@ export function publishDs(db: Db, target: SigningTarget): Promise<Zone | undefin
     await lockZones(transaction, "name = $1", [zoneName(target.apex)]);
     const found = await findSignedZone(transaction, target);
     if (!found.ok || !found.value.state?.dsAutomatic) return undefined;
-    const wanted = wantedDs(target.apex, found.value.state);
+    const { zone, state } = found.value;
+    const wanted = wantedDs(target.apex, state);
     const parent = wanted && (await findServedParent(transaction, target.apex));
     if (!wanted || !parent || (await isPresigned(transaction, parent))) return undefined;
     const atCut = await readRecordsAt(transaction, parent.id, [target.apex]);
-    // RFC 4035 §2.4: a DS stands where the parent delegates, and nowhere else.
-    if (!atCut.some(({ type }) => type === TYPE.NS)) return undefined;
-    return replaceDs(transaction, { target, parent }, atCut, wanted);
+    const atApex = await readRecordsAt(transaction, zone.id, [target.apex]);
+    if (wanted.length > 0 && !isDelegatedTo(atCut, atApex)) return undefined;
+    const existing = atCut.filter((record) => pointsTo(state.keys, target.apex, record));
+    return replaceDs(transaction, { target, parent }, existing, wanted);
   });
 }
 
@@ -58,11 +62,9 @@ export async function withdrawDs(
   if (!hosted || !found.ok || !found.value.state?.dsAutomatic) return undefined;
   if (await isPresigned(transaction, hosted.zone)) return undefined;
   const { keys } = found.value.state;
-  const isOurs = ({ type, rdata }: StoredRecord) =>
-    type === TYPE.DS && keys.some((key) => isDsOf(rdata, apex, dnskeyOf(key)));
   const changed = await changeZone(transaction, parentTarget(apex, hosted.zone, signer), async (on) => {
     const zone = (await findZone(on, {}, hosted.zone.apex)) ?? hosted.zone;
-    const deleted = (await readRecordsAt(on, zone.id, [apex])).filter(isOurs);
+    const deleted = (await readRecordsAt(on, zone.id, [apex])).filter((record) => pointsTo(keys, apex, record));
     if (deleted.length === 0) return ok({ zone, warnings: [] });
     const rows = { deletedIds: deleted.map(({ id }) => id), updated: [], created: [] };
     const version = nextVersion(zone, signer, deleted.length);
@@ -122,13 +124,29 @@ async function isPresigned(db: Db, { id, apex, signed }: Zone): Promise<boolean>
   return atApex.some(({ type }) => DERIVED_TYPES.has(type));
 }
 
+/**
+ * Whether a delegation (RFC 4035 §2.4: a DS stands there and nowhere else) is to servers that the zone names itself, all of
+ * them. One more may be of whom the zone comes from, with other keys or none: who asks it would take its answers for bogus.
+ */
+function isDelegatedTo(atCut: readonly StoredRecord[], atApex: readonly StoredRecord[]): boolean {
+  const serversOf = (records: readonly StoredRecord[]) =>
+    records.filter(({ type }) => type === TYPE.NS).map(({ rdata }) => nameFromStoredWire(rdata).key);
+  const [delegated, own] = [serversOf(atCut), new Set(serversOf(atApex))];
+  return delegated.length > 0 && delegated.every((server) => own.has(server));
+}
+
+/** Whether a record is the DS of one of a zone's keys. */
+function pointsTo(keys: readonly StoredKey[], apex: DomainName, { type, rdata }: StoredRecord): boolean {
+  return type === TYPE.DS && keys.some((key) => isDsOf(rdata, apex, dnskeyOf(key)));
+}
+
+/** @param existing the DS of the zone's keys that the parent has */
 async function replaceDs(
   transaction: Transaction,
   { target, parent }: { readonly target: SigningTarget; readonly parent: Zone },
-  atCut: readonly StoredRecord[],
+  existing: readonly StoredRecord[],
   wanted: readonly Uint8Array[],
 ): Promise<Zone | undefined> {
-  const existing = atCut.filter(({ type }) => type === TYPE.DS);
   const isWanted = ({ rdata }: StoredRecord) => wanted.some((ds) => Buffer.compare(ds, rdata) === 0);
   const missing = wanted.filter((ds) => !existing.some(({ rdata }) => Buffer.compare(ds, rdata) === 0));
   const changed = await changeRecords(

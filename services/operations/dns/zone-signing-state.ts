@@ -83,6 +83,9 @@ function changeWithinQuotas(
     if (!decided.ok) return decided;
     const { state, extent } = decided.value;
     const { zone } = before.value;
+    if (state && !state.keys.some(({ isPublished, signsZone }) => isPublished && signsZone)) {
+      throw new Error(`zone ${zone.id} would have no key for its data`);
+    }
     if (state)
       await writeSigning(transaction, zone.id, state, await nextDue(transaction, zone.id, state, target.signer));
     else if (before.value.state) await deleteSigning(transaction, zone.id);

@@ -116,7 +116,7 @@ async function begin(
   const keys = wish.keys
     ? wish.keys.map((key) => keyFrom(key, signer))
     : await makeKeys(roles, wish.algorithm ?? signingPolicy.algorithm, [], signer);
-  const problem = checkKeySet(keys);
+  const problem = checkNewKeys(keys, { isWhole: true });
   if (problem) return refuse(problem);
   const lives = firstLives(keys, now, await timingOf(db, zone, { now }));
   const wished = { denial: wish.denial, dsWanted: true, dsWishedAt: null, dsAutomatic: true };
@@ -164,8 +164,8 @@ async function planRollover(
   const known = keys.find(({ keyTag }) => state.keys.some((key) => key.keyTag === keyTag));
   if (known) return refuse(unacceptable("key-exists", { domain, tag: known.keyTag }));
   const changesAlgorithm = state.keys.some((key) => key.algorithm !== algorithm);
-  const incomplete = changesAlgorithm ? checkKeySet(keys) : undefined;
-  if (incomplete) return refuse(incomplete);
+  const unfitting = checkNewKeys(keys, { isWhole: changesAlgorithm });
+  if (unfitting) return refuse(unfitting);
   const now = new Date(signer.clock.nowMs());
   const lives = nextLives(state.keys, keys, now, await timingOf(db, zone, { now, parent: state.parent }));
   const extent = lives.some(({ signsZone }) => signsZone) ? "zone" : "apex";
@@ -178,13 +178,19 @@ function obstacleOfWithdrawal({ keys, dsWanted }: SigningState, request: Rollove
   return dsWanted || isForZoneAlone ? undefined : unacceptable("ds-being-withdrawn");
 }
 
-/** Whether keys by themselves can sign a zone: one for the key set, one for all else, both of one algorithm. */
-function checkKeySet(keys: readonly NewKey[]): Refusal | undefined {
+/**
+ * Whether keys can come in together: of one algorithm, told apart by their tags, and one for the key set and one for all
+ * else, or one for both.
+ * @param options.isWhole whether they sign the zone by themselves; else one of the two may come alone
+ */
+function checkNewKeys(keys: readonly NewKey[], { isWhole }: { readonly isWhole: boolean }): Refusal | undefined {
+  const [first, second] = keys;
   const roles = keys.map(({ role }) => role).sort();
-  const isComplete = roles.join() === "csk" || roles.join() === "ksk,zsk";
-  if (!isComplete) return unacceptable("key-set-incomplete");
-  const isOne = keys.every(({ algorithm }) => algorithm === keys[0]!.algorithm);
-  return isOne ? undefined : unacceptable("key-algorithms-differ");
+  const fits = roles.join() === "csk" || roles.join() === "ksk,zsk" || (!isWhole && keys.length === 1);
+  if (!fits) return unacceptable("key-set-incomplete");
+  if (!second) return undefined;
+  if (first!.algorithm !== second.algorithm) return unacceptable("key-algorithms-differ");
+  return first!.keyTag === second.keyTag ? unacceptable("key-tags-equal", { tag: second.keyTag }) : undefined;
 }
 
 function obstacleToDisabling(

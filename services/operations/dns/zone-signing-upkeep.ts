@@ -1,4 +1,4 @@
-import { rolesOutlived } from "../../core/dns/dnssec/rollover.ts";
+import { hasStepToTake, rolesOutlived } from "../../core/dns/dnssec/rollover.ts";
 import { readRrsig } from "../../core/dns/dnssec/rrsig.ts";
 import { keysFor } from "../../core/dns/dnssec/signature-plan.ts";
 import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
@@ -148,7 +148,7 @@ async function changeKeys(db: Db, target: SigningTarget): Promise<void> {
   if (!found.ok || !found.value.state) return;
   let { keys } = found.value.state;
   const now = new Date(target.signer.clock.nowMs());
-  if (keys.some(({ due }) => due && due <= now)) {
+  if (hasStepToTake(keys, now)) {
     const advanced = await advanceZoneKeys(db, target);
     if (!advanced.ok || !advanced.value.state) return;
     keys = advanced.value.state.keys;

@@ -111,10 +111,16 @@ export function nextLives<Key extends Pick<KeyLife, "role" | "algorithm" | "keyT
 export function advanceKeys<Key extends KeyLife>(keys: readonly Key[], now: Date, timing: ZoneTiming): readonly Key[] {
   // A ZSK goes when the KSK that vouches for it has gone.
   const entryPointsFirst = [...keys].sort((a, b) => Number(a.role === "zsk") - Number(b.role === "zsk"));
-  return entryPointsFirst.reduce<readonly Key[]>((current, { keyTag }) => {
+  const advanced = entryPointsFirst.reduce<readonly Key[]>((current, { keyTag }) => {
     const key = current.find((candidate) => candidate.keyTag === keyTag);
     return key?.due && key.due <= now ? stepOf(key, current, { now, timing }) : current;
   }, keys);
+  return followKsk(advanced, now);
+}
+
+/** Whether {@link advanceKeys} changes anything. */
+export function hasStepToTake(keys: readonly KeyLife[], now: Date): boolean {
+  return keys.some((key) => (key.due && key.due <= now) || hasKskInUse(key, keys));
 }
 
 /**
@@ -135,7 +141,12 @@ export function noteDsSeen<Key extends KeyLife>(
   if (key.state !== "published" && key.state !== "ready") {
     return refuse(unacceptable("ds-would-break", { tag: keyTag, state: key.state }));
   }
-  return ok(keys.map((other) => afterDsOf(key, other, now, timing)));
+  return ok(
+    followKsk(
+      keys.map((other) => afterDsOf(key, other, now, timing)),
+      now,
+    ),
+  );
 }
 
 /**
@@ -168,6 +179,15 @@ export function keysForParent<Key extends KeyLife>(keys: readonly Key[]): readon
   const entryPoints = keys.filter(({ role }) => role !== "zsk");
   const ready = entryPoints.filter(({ state }) => state === "ready");
   return ready.length > 0 ? ready : entryPoints.filter(({ state }) => state === "active");
+}
+
+/**
+ * The keys whose DS is handed out: those of {@link keysForParent}, or a zone's first ones on their way there, whose DS may
+ * take days to get to the parent. One of any other key would have the parent point to what caches, or the zone, do not have.
+ */
+export function keysWithDs<Key extends KeyLife>(keys: readonly Key[]): readonly Key[] {
+  const forParent = keysForParent(keys);
+  return forParent.length > 0 ? forParent : keys.filter(({ role, state }) => role !== "zsk" && state === "published");
 }
 
 /** Those whose age calls for a successor, by role. */
@@ -237,13 +257,23 @@ function stepOf<Key extends KeyLife>(key: Key, keys: readonly Key[], scope: Step
 function afterDsOf<Key extends KeyLife>(seen: Key, other: Key, now: Date, timing: ZoneTiming): Key {
   if (other.keyTag === seen.keyTag) return { ...seen, state: "active", since: now, due: null, hasDs: true };
   const isOther = other.algorithm !== seen.algorithm;
-  if (!isOther && other.role === "zsk" && other.state === "ready")
-    return { ...other, state: "active", since: now, due: null };
   if (other.state !== "active" || (!isOther && other.role === "zsk")) return other;
   // Whoever sees a successor's DS says by that that this one's is gone, unless it is seen beside it.
   // One that came before its time does not shorten what the successor's own data and DNSKEY still need.
   const leftSeconds = seen.due ? (seen.due.getTime() - now.getTime()) / 1000 : 0;
   return retire(other, { hasDs: false }, now, Math.max(dsWaitSeconds(timing), leftSeconds));
+}
+
+/** ZSKs of a new algorithm come into use with their KSK, or after it, where its DS came early. */
+function followKsk<Key extends KeyLife>(keys: readonly Key[], now: Date): readonly Key[] {
+  return keys.map((key) => (hasKskInUse(key, keys) ? { ...key, state: "active", since: now, due: null } : key));
+}
+
+/** Whether a key is a ZSK that is ready and whose KSK is in use. */
+function hasKskInUse({ role, state, algorithm }: KeyLife, keys: readonly KeyLife[]): boolean {
+  const isActiveKsk = (other: KeyLife) =>
+    other.role === "ksk" && other.state === "active" && other.algorithm === algorithm;
+  return role === "zsk" && state === "ready" && keys.some(isActiveKsk);
 }
 
 /** A key of which it is known whether the parent has its DS. */

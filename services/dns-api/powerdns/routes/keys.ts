@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { SIGNING_ALGORITHMS, type SigningAlgorithm } from "../../../core/dns/dnssec/algorithm.ts";
 import { dnskeyOf } from "../../../core/dns/dnssec/apex-records.ts";
-import { dsRdata } from "../../../core/dns/dnssec/dnskey.ts";
 import { formatRdata } from "../../../core/dns/rdata/rdata.ts";
 import { TYPE } from "../../../core/dns/rr-types.ts";
 import { notFound, type Refusal, unacceptable } from "../../../core/refusal.ts";
@@ -13,6 +12,7 @@ import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
 import { listTokens } from "../../../store/dns/tokens.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
 import { changeSigningOf, stopSigning } from "../../signing-changes.ts";
+import { showDs } from "../../signing-json.ts";
 import { zoneTarget } from "../../zone-target.ts";
 import { nameOfZoneId } from "../zone-json.ts";
 import { noMeaning } from "../zone-settings.ts";
@@ -250,7 +250,7 @@ function showKeys({ zone, state }: SignedZone): KeyJson[] {
       ...{ type: "Cryptokey", id: key.keyTag, keytype: key.role, active: key.signsZone || key.signsKeySet },
       published: key.isPublished,
       dnskey: formatRdata(TYPE.DNSKEY, dnskey),
-      ds: key.role === "zsk" ? [] : [formatRdata(TYPE.DS, dsRdata(zone.apex, dnskey))],
+      ds: showDs(zone.apex, key, state!.keys),
       ...{ algorithm: NAMES[algorithm], bits: BITS[algorithm], flags: (dnskey[0]! << 8) | dnskey[1]! },
     };
   });

@@ -4,8 +4,10 @@ import {
   advanceKeys,
   checkRollover,
   firstLives,
+  hasStepToTake,
   type KeyLife,
   keysForParent,
+  keysWithDs,
   nextLives,
   nextStepAt,
   noteDsSeen,
@@ -184,6 +186,26 @@ describe("an algorithm rollover", () => {
     expect(shown(keys)).toEqual(["2:removed:Z", "8:active:PKD", "9:active:PZ"]);
   });
 
+  it("of a pair ends as well where the parent has the new DS before it should", () => {
+    let keys = pair();
+    keys = [...keys, ...nextLives(keys, [newKey(8, "ksk", 15), newKey(9, "zsk", 15)], at(DAY), timing)];
+    keys = seen(advance(keys, DAY + 2 * HOUR + 300), 8, DAY + 3 * HOUR);
+    expect(shown(keys)).toEqual(["1:retired:PK", "2:retired:PZ", "8:active:PKD", "9:published:PZ"]);
+    keys = advance(keys, DAY + 4 * HOUR);
+    expect(shown(keys)).toEqual(["1:retired:PK", "2:retired:PZ", "8:active:PKD", "9:active:PZ"]);
+    for (const days of [3, 5]) keys = advance(keys, days * DAY);
+    expect(shown(keys)).toEqual(["8:active:PKD", "9:active:PZ"]);
+    expect(checkRollover(keys, { roles: ["zsk"], algorithm: 15 })).toBeUndefined();
+    expect(rolesOutlived(keys, at(DAY + 4 * HOUR + 90 * DAY), policy)).toEqual(["zsk"]);
+  });
+
+  it("that left its ZSK ready for ever goes on with the next step", () => {
+    const stuck = pair().map((key) => (key.role === "zsk" ? { ...key, state: "ready" as const } : key));
+    expect(hasStepToTake(pair(), at(DAY))).toBe(false);
+    expect(hasStepToTake(stuck, at(DAY))).toBe(true);
+    expect(shown(advance(stuck, DAY))).toEqual(["1:active:PKD", "2:active:PZ"]);
+  });
+
   it("of a CSK may also part it in two", () => {
     let keys = csk();
     keys = [...keys, ...nextLives(keys, [newKey(9, "csk", 8)], at(DAY), timing)];
@@ -221,6 +243,25 @@ describe("steps that would break the zone", () => {
     keys = [...keys, ...nextLives(keys, [newKey(9, "zsk")], at(DAY), timing)];
     expect(shown(advance(keys, 30 * DAY))).toEqual(["1:active:PKD", "2:retired:P", "9:active:PZ"]);
   });
+});
+
+it("the DS that is handed out is the first key's, and then that of the key which the parent should have", () => {
+  const tags = (keys: readonly KeyLife[]) => keysWithDs(keys).map(({ keyTag }) => keyTag);
+  const first = firstLives([newKey(1, "ksk"), newKey(2, "zsk")], START, timing);
+  expect(tags(first)).toEqual([1]);
+  expect(tags(advance(first, 3 * HOUR))).toEqual([1]);
+  let keys = pair();
+  keys = [...keys, ...nextLives(keys, [newKey(8, "ksk", 15), newKey(9, "zsk", 15)], at(DAY), timing)];
+  expect(shown(keys)).toContain("8:generated:");
+  expect(tags(keys)).toEqual([1]);
+  keys = advance(keys, DAY + 2 * HOUR + 300);
+  expect(shown(keys)).toContain("8:published:PK");
+  expect(tags(keys)).toEqual([1]);
+  keys = advance(keys, DAY + 4 * HOUR);
+  expect(tags(keys)).toEqual([8]);
+  keys = seen(keys, 8, 2 * DAY);
+  expect(shown(keys)).toContain("1:retired:PK");
+  expect(tags(keys)).toEqual([8]);
 });
 
 it("the DS may go and come back", () => {

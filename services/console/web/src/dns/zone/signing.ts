@@ -25,7 +25,7 @@ export interface SigningKey {
   readonly role: KeyRole;
   readonly algorithm: number;
   readonly state: "generated" | "published" | "ready" | "active" | "retired" | "removed";
-  /** Data of the DS records for the parent; none of a key that only signs the zone. */
+  /** Data of the DS records for the parent; none of a key that it is not to have one of. */
   readonly ds: readonly string[];
 }
 

@@ -176,7 +176,7 @@ export const dns = {
     announceRemoval: "CDS asks the parent to remove the DS record",
     automatic: "Keep the DS record up to date in a parent zone that you have here",
     automaticHint:
-      "Where the parent is a zone here of the same company, or the reseller has put it above this one, and it delegates this one, its DS record follows CDS by itself.",
+      "Where the parent is a zone here of the same company, or the reseller has put it above this one, and it delegates this one to name servers of its NS records alone, its DS record follows CDS by itself. DS records of other keys stay.",
     unauthenticated:
       "The resolver has not validated this answer, so keys neither come nor go on it. Confirm the DS record by hand, or have a validating resolver asked.",
     changeAlgorithm: "Change the algorithm",

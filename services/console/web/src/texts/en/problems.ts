@@ -149,6 +149,7 @@ export const problems = {
     "key-layout": "The keys are {has}. They can become {wanted} together with another algorithm.",
     "key-set-incomplete": "A zone is signed with one CSK, or with a KSK and a ZSK.",
     "key-algorithms-differ": "The keys are of different algorithms. Choose keys of one.",
+    "key-tags-equal": "Both keys have the tag {tag}. Replace one of them.",
     "key-file-of-another-zone": "The .key file has no DNSKEY of {domain}. Choose the zone's own.",
     "key-files-unlike": "The .key file and the .private file are not the two whole files of one key.",
     "key-files-of-two-algorithms": "The .key file and the .private file are not the two whole files of one key.",

@@ -180,7 +180,7 @@ export const dns: Texts["dns"] = {
     announceRemoval: "CDS pide a la zona superior que quite el registro DS",
     automatic: "Mantener al día el registro DS en una zona superior que usted tiene aquí",
     automaticHint:
-      "Si la zona superior está aquí y es de la misma empresa, o el revendedor la puso por encima de esta, y delega esta, su registro DS sigue a CDS por sí solo.",
+      "Si la zona superior está aquí y es de la misma empresa, o el revendedor la puso por encima de esta, y delega esta solo en servidores de los registros NS de esta, su registro DS sigue a CDS por sí solo. Los registros DS de otras claves se quedan.",
     unauthenticated:
       "El resolvedor no validó esta respuesta, así que ninguna clave entra ni sale por ella. Confirme el registro DS a mano, o haga preguntar a un resolvedor que valida.",
     changeAlgorithm: "Cambiar el algoritmo",

@@ -179,6 +179,7 @@ export const problems: Texts["problems"] = {
     "key-layout": "Las claves son {has}. Pueden pasar a {wanted} junto con otro algoritmo.",
     "key-set-incomplete": "Una zona se firma con una CSK, o con una KSK y una ZSK.",
     "key-algorithms-differ": "Las claves son de algoritmos distintos. Elija claves de uno solo.",
+    "key-tags-equal": "Las dos claves tienen la etiqueta {tag}. Sustituya una de ellas.",
     "key-file-of-another-zone": "El archivo .key no tiene un DNSKEY de {domain}. Elija el de la zona.",
     "key-files-unlike": "El archivo .key y el archivo .private no son los dos archivos enteros de una clave.",
     "key-files-of-two-algorithms":
