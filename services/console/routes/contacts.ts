@@ -24,7 +24,7 @@ import { withInstance } from "../with-instance.ts";
 
 const instanceParams = z.object({ name: z.string() });
 const contactParams = z.object({ name: z.string(), email: z.string() });
-const MOST_CSV_OCTETS = 2 ** 30;
+const MOST_CSV_OCTETS = 2 ** 28;
 
 /** Contacts of an instance: looked for, looked at, brought in and out, forgotten. */
 export const makeContactEndpoints: MakeConsoleEndpoints = (context) => [
