@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { apexRecords, dnskeyOf } from "../../services/core/dns/dnssec/apex-records.ts";
 import { isSignedBy, readRrsig } from "../../services/core/dns/dnssec/rrsig.ts";
 import { parseRdata } from "../../services/core/dns/rdata/rdata.ts";
@@ -49,6 +50,44 @@ const edit = fc.oneof(
 );
 
 describe.each(["nsec", "nsec3"] as const)("a zone signed with %s", (denial) => {
+  it("is so when cuts come and go at each of many levels, whose names below are read once", async () => {
+    const name = `levels-${denial}.example.org`;
+    const levels = Array.from({ length: 60 }, (_, index) => "a.".repeat(index + 1).slice(0, -1));
+    const records = Array.from({ length: 1_500 }, (_, index) => `x${index}.${levels.at(-1)} A 192.0.2.1`);
+    await putZone(database, name, ["@ NS ns.example.net.", ...records]);
+    const target = { scope: SCOPE, apex: nameOf(name), domain: name, actor: "test", signer: SIGNER };
+    expect((await enableSigning(database.db, target, { denial })).ok).toBe(true);
+    const edits: RecordEdits = { creations: [], modifications: [], deletionIds: [] };
+    for (const level of levels) addTo(edits, { owner: level, data: ["NS", "ns.example.net."] }, [], name);
+    expect(await readingsBelow(() => changeRecords(database.db, target, edits, new Date()))).toBe(1);
+    await expectWellSigned(name);
+    expect((await readZone(name)).derived.filter(({ type }) => type === denialType(denial))).toHaveLength(2);
+    const cuts = (await readZone(name)).records.filter(({ owner, type }) => type === TYPE.NS && owner.labelCount > 3);
+    const gone = { creations: [], modifications: [], deletionIds: cuts.map(({ id }) => id) };
+    expect(await readingsBelow(() => changeRecords(database.db, target, gone, new Date()))).toBe(1);
+    await expectWellSigned(name);
+  });
+
+  it("is so when deep names come and go at once, each with all those above it", async () => {
+    const name = `deep-${denial}.example.org`;
+    await putZone(database, name, ["@ NS ns.example.net.", "b.a TXT first"]);
+    const target = { scope: SCOPE, apex: nameOf(name), domain: name, actor: "test", signer: SIGNER };
+    expect((await enableSigning(database.db, target, { denial })).ok).toBe(true);
+    const edits: RecordEdits = { creations: [], modifications: [], deletionIds: [] };
+    for (let index = 0; index < 30; index += 1) {
+      addTo(edits, { owner: `${"a.".repeat(100)}x${index}`, data: ["A", "192.0.2.1"] }, [], name);
+    }
+    expect((await changeRecords(database.db, target, edits, new Date())).ok).toBe(true);
+    await expectWellSigned(name);
+    const { derived, records } = await readZone(name);
+    const denied = derived.filter(({ type }) => type === denialType(denial));
+    expect(denied).toHaveLength(denial === "nsec3" ? 3 + 30 * 101 : 2 + 30);
+    const deep = records.filter(({ owner }) => owner.labelCount > 100).map(({ id }) => id);
+    const gone = { creations: [], modifications: [], deletionIds: deep.slice(1) };
+    expect((await changeRecords(database.db, target, gone, new Date())).ok).toBe(true);
+    await expectWellSigned(name);
+  });
+
   it("after any edits is what signing it anew would make of it", async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.array(edit, { minLength: 1, maxLength: 3 }), { maxLength: 14 }), async (steps) => {
@@ -70,6 +109,20 @@ describe.each(["nsec", "nsec3"] as const)("a zone signed with %s", (denial) => {
     );
   });
 });
+
+/** How often what lies below a name is read for signing: as much as there is, not the few that warnings are about. */
+async function readingsBelow(run: () => Promise<unknown>): Promise<number> {
+  const asked = vi.spyOn(pg.Client.prototype, "query");
+  await run();
+  const statements = asked.mock.calls.map(([statement]) => statement as unknown as pg.QueryConfig);
+  asked.mockRestore();
+  return statements.filter(({ text, values }) => /owner_key > \$2 and owner_key < \$3/.test(text) && values![3] > 100)
+    .length;
+}
+
+function denialType(denial: "nsec" | "nsec3"): number {
+  return denial === "nsec" ? TYPE.NSEC : TYPE.NSEC3;
+}
 
 type Edit = { owner: string; data: readonly [string, string] } | { remove: number };
 

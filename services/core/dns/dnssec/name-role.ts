@@ -1,4 +1,4 @@
-import { ancestorOf, type DomainName, isSubdomain, sameName } from "../name.ts";
+import { ancestorOf, type DomainName, isSubdomain } from "../name.ts";
 import type { ResourceRecord } from "../record.ts";
 import { TYPE } from "../rr-types.ts";
 
@@ -21,21 +21,18 @@ export function hidesBelow(records: readonly ResourceRecord[], isApex: boolean):
 }
 
 /**
- * The role of a name, from its ancestors.
- * @param recordsAt all records at a name
- * @param hasBelow whether any name strictly below has records
+ * The role of a name.
+ * @param records all at the name
+ * @param place.isHidden whether a name above hides it
+ * @param place.hasBelow whether any name strictly below has records
  */
 export function roleOf(
-  name: DomainName,
-  apex: DomainName,
-  zone: { recordsAt(name: DomainName): readonly ResourceRecord[]; hasBelow(name: DomainName): boolean },
+  records: readonly ResourceRecord[],
+  { isHidden, isApex, hasBelow }: { readonly isHidden: boolean; readonly isApex: boolean; readonly hasBelow: boolean },
 ): NameRole {
-  for (let labels = apex.labelCount; labels < name.labelCount; labels += 1) {
-    if (hidesBelow(zone.recordsAt(ancestorOf(name, labels)), labels === apex.labelCount)) return "hidden";
-  }
-  const records = zone.recordsAt(name);
-  if (records.length > 0) return roleByOwnRecords(records, sameName(name, apex));
-  return zone.hasBelow(name) ? "empty" : "hidden";
+  if (isHidden) return "hidden";
+  if (records.length > 0) return roleByOwnRecords(records, isApex);
+  return hasBelow ? "empty" : "hidden";
 }
 
 /**
