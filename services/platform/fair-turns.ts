@@ -75,6 +75,12 @@ export class FairTurns {
     }
   }
 
+  /** Waits for the client's turn. @returns what ends it */
+  async take(client: string, group = client): Promise<() => void> {
+    if (!this.#enters(client, group)) await this.#wait(client, group);
+    return () => this.#leave(client, group);
+  }
+
   /** @returns whether there was a place at once */
   #enters(client: string, group: string): boolean {
     const enters = this.#hasRoom(client, group) && !this.#waiting.has(client);

@@ -402,6 +402,38 @@ describe("large calls beside those of others", () => {
     expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual([400, 400]);
   });
 
+  test("pages of one instance are fetched 16 at a time, and so many of its calls wait", async () => {
+    const held: ServerResponse[] = [];
+    const slow = createServer((_, response) => void held.push(response));
+    await new Promise<void>((resolve) => slow.listen(0, "127.0.0.1", resolve));
+    const html_url = `http://127.0.0.1:${(slow.address() as AddressInfo).port}/`;
+    const campana_id = await stack.addCampaign();
+    const calls = Array.from({ length: 190 }, () => sendUri(stack, { html_url, campana_id }));
+    await eventually(
+      async () => held.length,
+      (fetching) => fetching === 16,
+    );
+    // The rate of a key allows 200 calls a second.
+    await new Promise((resolve) => setTimeout(resolve, 1_100));
+    const refused: ApiAnswer[] = [];
+    const more = Array.from({ length: 60 }, async () => {
+      const answer = await sendUri(stack, { html_url, campana_id });
+      if (answer.status !== 200) refused.push(answer);
+      return answer;
+    });
+    await eventually(
+      async () => refused.length,
+      (calls) => calls === 34,
+    );
+    expect(refused[0]).toMatchObject({ status: 429, headers: { "retry-after": "5" } });
+    expect(held).toHaveLength(16);
+    slow.on("request", (_, response) => response.end("<p>late</p>"));
+    for (const response of held) response.end("<p>late</p>");
+    const statuses = (await Promise.all([...calls, ...more])).map(({ status }) => status);
+    expect(statuses.filter((status) => status === 200)).toHaveLength(216);
+    slow.close();
+  });
+
   test("those that are broken off before their turn leave their places", async () => {
     const mine = { Authorization: "key-of-the-instance" };
     const forms = Array.from({ length: 12 }, () => [mine, ...OTHERS].map(beginForm)).flat();

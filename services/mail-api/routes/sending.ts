@@ -8,7 +8,7 @@ import { acceptSend, BatchOver, type SendOutcome } from "../../operations/mail/a
 import { SendQueue } from "../../operations/mail/send-queue.ts";
 import { sendRefusal } from "../../operations/mail/send-refusal.ts";
 import type { Clock } from "../../platform/clock.ts";
-import type { Aside } from "../../platform/fair-turns.ts";
+import { type Aside, FairTurns, type TurnLimits } from "../../platform/fair-turns.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";
 import { FieldsOversized, MOST_FIELDS_MEBIBYTES } from "../../store/mail/contacts/recipients.ts";
@@ -46,7 +46,15 @@ interface Sending {
   readonly services: MailServices;
   readonly sends: SendQueue;
   readonly underWay: CallsUnderWay;
+  /** Calls that fetch a page, by instance: its HTML is in memory until the send is stored. */
+  readonly fetching: FairTurns;
 }
+
+/** Pages are up to 5 MiB and may come slowly. */
+const FETCHING: TurnLimits = { atOnce: 64, perClient: 16 };
+/** So many more of an instance wait. */
+const MOST_WAITING = 200;
+const RETRY_AFTER_SECONDS = 5;
 
 /** Operations 15 to 21: sending, and what became of it. */
 export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] {
@@ -54,6 +62,7 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
     services,
     sends: new SendQueue(services.db, services.largeSends),
     underWay: new CallsUnderWay(),
+    fetching: new FairTurns(FETCHING),
   };
   const declare = (operation: string, summary: string, fields: z.ZodType<SendingFields>) =>
     endpoint({
@@ -118,7 +127,7 @@ async function send(sending: Sending, call: Call): Promise<Outcome> {
 /** Recipients may have too much to be read at once, and a batch that was there when the call was read may be cancelled, or kept no longer, when it is to be joined. */
 async function acceptJoining(sending: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
   try {
-    return await acceptCall(sending, call, key);
+    return await acceptInTurn(sending, call, key);
   } catch (error) {
     if (error instanceof FieldsOversized) return refuse(unacceptable(recipientsOversized()));
     if (!(error instanceof BatchOver)) throw error;
@@ -130,6 +139,21 @@ async function acceptJoining(sending: Sending, call: Call, key: IdempotentCall |
 }
 
 const recipientsOversized = () => sentence("recipients-fields-oversized", { mebibytes: MOST_FIELDS_MEBIBYTES });
+
+/** What fetches nothing waits for nobody. */
+async function acceptInTurn(sending: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
+  if (call.fields.html !== undefined) return acceptCall(sending, call, key);
+  const client = String(call.caller.instance.id);
+  if (sending.fetching.waitingOf(client) >= MOST_WAITING) {
+    return refuse({ kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS });
+  }
+  const endTurn = await call.aside(() => sending.fetching.take(client));
+  try {
+    return await acceptCall(sending, call, key);
+  } finally {
+    endTurn();
+  }
+}
 
 async function acceptCall({ services, sends }: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
   const read = await readSend(services, call);
