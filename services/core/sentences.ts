@@ -265,6 +265,8 @@ export const SENTENCES = {
   "sender-domain-not-allowed": "dominio remitente no permitido",
   "recipients-fields-oversized": "campos: los de estos contactos ocupan mas de {mebibytes} MiB",
   "contact-fields-oversized": "campos: mas de {kibibytes} KiB en total",
+  "contact-groups-oversized": "grupos: mas de {kibibytes} KiB de nombres en total",
+  "globals-oversized": "global: mas de {most} variables, o de {mebibytes} MiB en total",
   "html-too-many-places": "html: mas de {most} enlaces y etiquetas",
   "url-unreachable": "{field} inaccesible: {reason}",
   "form-invalid": "formulario invalido",

@@ -1,7 +1,7 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
 import type { RecipientDsn } from "../../core/mail/dsn-parameters.ts";
 import type { Booking } from "../../core/mail/guard/sending-limits.ts";
-import { builtInValues, parseTemplate } from "../../core/mail/personalise.ts";
+import { builtInValues, countPlaces, parseTemplate } from "../../core/mail/personalise.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import { holdErasures } from "../../store/mail/contacts/contacts.ts";
 import {
@@ -185,7 +185,7 @@ export async function makePersonalise(
 ): Promise<(contact: KnownContact) => PersonalData | null> {
   if (content.kind === "finished") return () => null;
   const tags = tagsOf(content.template);
-  const globals = tags.size > 0 ? [...(await globalValues(db, instanceId))].filter(([name]) => tags.has(name)) : [];
+  const globals = tags.size > 0 ? [...(await globalValues(db, instanceId, tags))] : [];
   return (contact) => ({
     name: `${contact.firstName} ${contact.lastName}`.trim(),
     tags: tagValues(tags, contact, globals),
@@ -257,8 +257,7 @@ function distinctCopies(copies: readonly SendCopy[], recipients: ReadonlySet<str
 }
 
 function tagsOf({ subject, html }: StoredTemplate): ReadonlySet<string> {
-  const parts = [...parseTemplate(subject), ...parseTemplate(html)];
-  return new Set(parts.flatMap((part) => (typeof part === "string" ? [] : [part.tag])));
+  return new Set(countPlaces([parseTemplate(subject), parseTemplate(html)]).keys());
 }
 
 /** By what a contact has, not by tag: a template may hold any number of tags that mean nothing. */

@@ -1,5 +1,4 @@
-import type { PersonalValues } from "../../../core/mail/personalise.ts";
-import { builtInValues } from "../../../core/mail/personalise.ts";
+import { builtInValues, countPlaces, type PersonalValues, parseTemplate } from "../../../core/mail/personalise.ts";
 import type { TrackedHtml } from "../../../core/mail/tracking-html.ts";
 import { type Db, queryRows, StatementValues } from "../../../platform/postgres/db.ts";
 import { globalValues } from "../instances/globals.ts";
@@ -91,10 +90,10 @@ export async function listConversionInstances(db: Db): Promise<Set<number>> {
 }
 
 /**
- * The values that a link of this delivery shows of its contact, as it is now. A copy shows what the recipient's shows.
+ * The values that the target of a link of this delivery shows of its contact, as it is now. A copy shows what the recipient's shows.
  * Of a contact that is gone nothing is known.
  */
-export async function findPersonalValues(db: Db, deliveryId: number): Promise<PersonalValues> {
+export async function findPersonalValues(db: Db, deliveryId: number, target: string): Promise<PersonalValues> {
   const [found] = await queryRows<{ instance_id: number }>(
     db,
     `select instance_id from deliveries where id = $1 and ${onPresent(db)}`,
@@ -123,7 +122,7 @@ export async function findPersonalValues(db: Db, deliveryId: number): Promise<Pe
     system: nothing,
     customFields: new Map(Object.entries(row.fields)),
     builtIns: builtInValues({ ...row, firstName: row.first_name, lastName: row.last_name }),
-    globals: await globalValues(db, row.instance_id),
+    globals: await globalValues(db, row.instance_id, countPlaces([parseTemplate(target)]).keys()),
   };
 }
 
