@@ -231,6 +231,7 @@ export const problems: Texts["problems"] = {
     "recipients-fields-oversized":
       "Los campos propios de estos contactos ocupan más de {mebibytes} MiB en total: envíe a menos a la vez.",
     "contact-fields-oversized": "Los campos propios del contacto ocuparían más de {kibibytes} KiB en total.",
+    "contact-groups-oversized": "Los nombres de los grupos del contacto ocuparían más de {kibibytes} KiB en total.",
     "html-too-many-places": "El mensaje tiene más de {most} enlaces y etiquetas: acórtelo.",
     "url-unreachable": "{field}: no se pudo buscar ({reason}). Vea si se abre en un navegador.",
     "send-not-archived": "Este envío no se archivó: no hay copia de sus mensajes.",
