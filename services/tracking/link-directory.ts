@@ -2,10 +2,12 @@ import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import {
+  findTrackedLink,
+  type LinkSize,
   listConversionInstances,
-  listLatestLinks,
-  listTrackedLinks,
-  loadTrackedLinks,
+  listLatestLinkSizes,
+  listLinkSizes,
+  readTrackedLinks,
   type TrackedLink,
 } from "../store/mail/tracking/tracking.ts";
 import { withDeadline } from "./deadline.ts";
@@ -26,6 +28,8 @@ const REFRESH_MS = 1_000;
 const LOAD_DEADLINE_MS = 3_000;
 const LINKS_AT_START = 20_000;
 const LINKS_PER_READ = 5_000;
+/** Of targets in one statement, but for one that is longer. */
+const OCTETS_PER_READ = 4 * 2 ** 20;
 /** Links that commit late have lower numbers than those that were seen before them. */
 const OVERLAP = 1_000;
 const MOST_OCTETS = 128 * 2 ** 20;
@@ -42,7 +46,10 @@ export class LinkDirectory {
   readonly #observe: Observe;
   /** The message used longest ago comes first. */
   readonly #messages = new Map<number, KnownMessage>();
-  readonly #loading = new Map<number, Promise<void>>();
+  /** By message and link. */
+  readonly #loading = new Map<string, Promise<void>>();
+  /** Serials that need not be read again, from `OVERLAP` before the last one on. */
+  readonly #read = new Set<number>();
   #octets = 0;
   #cursor: number | undefined;
   #conversionInstances: ReadonlySet<number> = new Set();
@@ -74,7 +81,7 @@ export class LinkDirectory {
   async find(messageId: number, link: string): Promise<LinkTarget | undefined> {
     const known = this.#use(messageId)?.links.get(link);
     if (known !== undefined) return known;
-    const loading = this.#loading.get(messageId) ?? this.#load(messageId);
+    const loading = this.#loading.get(`${messageId} ${link}`) ?? this.#load(messageId, link);
     await withDeadline(loading, LOAD_DEADLINE_MS);
     return this.#use(messageId)?.links.get(link);
   }
@@ -92,30 +99,48 @@ export class LinkDirectory {
     return known;
   }
 
-  #load(messageId: number): Promise<void> {
-    const loading = loadTrackedLinks(this.#db, messageId)
-      .then((links) => this.#learn(links))
-      .finally(() => this.#loading.delete(messageId));
-    this.#loading.set(messageId, loading);
+  #load(messageId: number, link: string): Promise<void> {
+    const key = `${messageId} ${link}`;
+    const loading = findTrackedLink(this.#db, messageId, link)
+      .then((found) => found && this.#learn([found]))
+      .finally(() => this.#loading.delete(key));
+    this.#loading.set(key, loading);
     return loading;
   }
 
   async #refresh(): Promise<void> {
     this.#conversionInstances = await listConversionInstances(this.#db);
     if (this.#cursor === undefined) {
-      const latest = await listLatestLinks(this.#db, LINKS_AT_START);
-      this.#learn(latest);
-      this.#cursor = latest.at(-1)?.serial ?? 0;
+      const latest = await listLatestLinkSizes(this.#db, LINKS_AT_START);
+      await this.#readAll(firstWithin(latest, MOST_OCTETS).toReversed());
+      // There is no room for the others: they are read on demand.
+      for (const { serial } of latest) this.#read.add(serial);
+      this.#advance(latest[0]?.serial ?? 0);
       return;
     }
     let after = this.#cursor - OVERLAP;
     for (;;) {
-      const links = await listTrackedLinks(this.#db, after, LINKS_PER_READ);
-      this.#learn(links);
+      const links = await listLinkSizes(this.#db, after, LINKS_PER_READ);
+      await this.#readAll(links.filter(({ serial }) => !this.#read.has(serial)));
       after = links.at(-1)?.serial ?? after;
-      this.#cursor = Math.max(this.#cursor, after);
+      this.#advance(after);
       if (links.length < LINKS_PER_READ) return;
     }
+  }
+
+  async #readAll(links: readonly LinkSize[]): Promise<void> {
+    for (let rest = links; rest.length > 0; ) {
+      const portion = firstWithin(rest, OCTETS_PER_READ);
+      const serials = portion.map(({ serial }) => serial);
+      this.#learn(await readTrackedLinks(this.#db, serials));
+      for (const serial of serials) this.#read.add(serial);
+      rest = rest.slice(portion.length);
+    }
+  }
+
+  #advance(serial: number): void {
+    this.#cursor = Math.max(this.#cursor ?? 0, serial);
+    for (const read of this.#read) if (read <= this.#cursor - OVERLAP) this.#read.delete(read);
   }
 
   #learn(links: readonly TrackedLink[]): void {
@@ -140,4 +165,14 @@ export class LinkDirectory {
     this.#octets += message.octets;
     return message;
   }
+}
+
+/** As many of the first links as take so many octets in memory; one at least. */
+function firstWithin(links: readonly LinkSize[], mostOctets: number): readonly LinkSize[] {
+  let octets = 0;
+  const end = links.findIndex((link) => {
+    octets += OCTETS_OF_A_LINK + link.octets;
+    return octets > mostOctets;
+  });
+  return end < 0 ? links : links.slice(0, Math.max(1, end));
 }

@@ -53,7 +53,7 @@ describe("global", () => {
     });
     await api.north.call("POST", "/v1/global", { nombre: "MARCA", valor: "" });
     expect((await api.north.call("GET", "/v1/global/")).body.globales).toEqual([{ nombre: "MARCA", valor: "" }]);
-    expect(await globalValues(api.db, api.north.id)).toEqual(new Map([["MARCA", ""]]));
+    expect(await globalValues(api.db, api.north.id, ["MARCA", "NADA"])).toEqual(new Map([["MARCA", ""]]));
     expect((await api.south.call("GET", "/v1/global")).body.globales).toEqual([]);
     await api.south.call("DELETE", "/v1/global", { nombre: "MARCA", valor: "" });
     expect((await api.north.call("GET", "/v1/global")).body.globales).toHaveLength(1);
@@ -61,6 +61,37 @@ describe("global", () => {
     expect([removed.status, removed.body]).toEqual([200, { status: "ok", nombre: "XYZMARCAXYZ" }]);
     expect((await api.north.call("GET", "/v1/global")).body.globales).toEqual([]);
     expect((await api.north.call("DELETE", "/v1/global?nombre=MARCA")).status).toBe(200);
+  });
+
+  test("are a thousand at most, and 4 MiB; what is there stays, and may become less", async () => {
+    const oversized = { status: "err", on: "global: mas de 1000 variables, o de 4 MiB en total" };
+    const set = async (nombre: string, valor: string) => {
+      const { status, body } = await api.south.call("POST", "/v1/global", { nombre, valor });
+      return status === 200 ? 200 : [status, body];
+    };
+    const fill = (count: number, octets: number) =>
+      api.db.raw(
+        "insert into globals select ?, 'V' || n, 'V' || n, repeat('x', ?) from generate_series(1, ?::int) as n",
+        [api.south.id, octets, count],
+      );
+    await fill(999, 10);
+    expect(await set("W", "1")).toBe(200);
+    expect(await set("X", "1")).toEqual([400, oversized]);
+    expect(await set("XYZWXYZ", "2")).toBe(200);
+    const { body } = await api.south.call("GET", "/v1/global");
+    const names = await api.db("globals").where({ instance_id: api.south.id }).orderBy("key").pluck("name");
+    expect(body.globales.map(({ nombre }: { nombre: string }) => nombre)).toEqual(names);
+    await api.db("globals").where({ instance_id: api.south.id }).delete();
+
+    await fill(63, 65_536);
+    expect(await set("W", "x".repeat(65_000))).toBe(200);
+    expect(await set("X", "x".repeat(1_000))).toEqual([400, oversized]);
+    await api.db("globals").insert({ instance_id: api.south.id, key: "Y", name: "Y", value: "y".repeat(65_536) });
+    expect(await set("Y", "y".repeat(65_535))).toBe(200);
+    expect(await set("Y", "y".repeat(65_536))).toEqual([400, oversized]);
+    const all = await Promise.all(Array.from({ length: 8 }, (_, n) => set(`Z${n}`, "z")));
+    expect(all).toEqual(Array(8).fill([400, oversized]));
+    await api.db("globals").where({ instance_id: api.south.id }).delete();
   });
 
   test.each([

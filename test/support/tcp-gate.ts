@@ -4,12 +4,15 @@ import { connect, createServer, type Socket } from "node:net";
 /** A way to a server that can be shut: clients then meet what they meet when the server is down. */
 export interface TcpGate {
   readonly port: number;
+  /** That the server has sent so far. */
+  readonly octets: number;
   shut(): Promise<void>;
   open(): Promise<void>;
 }
 
 export async function openTcpGate(target: { readonly host: string; readonly port: number }): Promise<TcpGate> {
   const sockets = new Set<Socket>();
+  let octets = 0;
   const keep = (socket: Socket) => {
     sockets.add(socket);
     socket.on("error", () => {});
@@ -20,6 +23,9 @@ export async function openTcpGate(target: { readonly host: string; readonly port
   function pass(client: Socket): void {
     const upstream = keep(connect(target.port, target.host));
     keep(client).pipe(upstream).pipe(client);
+    upstream.on("data", (chunk: Buffer) => {
+      octets += chunk.length;
+    });
     client.on("close", () => upstream.destroy());
     upstream.on("close", () => client.destroy());
   }
@@ -28,6 +34,9 @@ export async function openTcpGate(target: { readonly host: string; readonly port
   const { port } = server.address() as AddressInfo;
   return {
     port,
+    get octets() {
+      return octets;
+    },
     shut: async () => {
       const closed = new Promise((resolve) => server.close(resolve));
       for (const socket of sockets) socket.destroy();

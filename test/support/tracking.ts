@@ -226,7 +226,7 @@ async function linksLearnt(db: Db): Promise<void> {
   await eventually(
     async () => {
       const begun: Date[] = await db("pg_stat_activity")
-        .whereRaw("datname = current_database() and query ~ 'tracked_links'")
+        .whereRaw("datname = current_database() and query ~ 'octet_length.*tracked_links'")
         .where({ application_name: `palomar ${SERVICE}` })
         .where("query_start", ">", rows[0].now)
         .pluck("query_start");

@@ -29,12 +29,18 @@ export interface ContactChange {
 const MAX_TEXT_CHARACTERS = 500;
 const MAX_VALUE_CHARACTERS = 65_536;
 export const MAX_LIST_ITEMS = 1_000;
-/** Of all custom fields of a contact together, as JSON. Contacts are read by the thousand. */
-export const MOST_FIELDS_KIBIBYTES = 256;
+/**
+ * What a contact may have of its custom fields together, as JSON, and of the names of its groups. Contacts are read by
+ * the thousand.
+ */
+export const MOST_KIBIBYTES = { fields: 256, groups: 64 } as const;
+
+/** What of a contact is more than it may have. */
+export type Oversized = keyof typeof MOST_KIBIBYTES;
 
 /** Why a contact is not changed. */
-export const fieldsOversized = (): Sentence =>
-  sentence("contact-fields-oversized", { kibibytes: MOST_FIELDS_KIBIBYTES });
+export const contactOversized = (what: Oversized): Sentence =>
+  sentence(`contact-${what}-oversized`, { kibibytes: MOST_KIBIBYTES[what] });
 
 /** Text that may end up in a header field: no line breaks. */
 export const lineOfText = z

@@ -1,6 +1,6 @@
 /** Contacts in the words of the API. */
 import { z } from "zod";
-import type { CampaignName, Contact, ContactEvent, ContactOperation } from "./contact.ts";
+import type { CampaignName, Contact, ContactEvent, ContactOperation, ContactSummary } from "./contact.ts";
 import { EVENT_NAMES } from "./event-kind.ts";
 import { formatTimestamp } from "./timestamps.ts";
 
@@ -77,7 +77,7 @@ export function toContactEventJson(
   };
 }
 
-export function toContactSummaryJson(contact: Contact, timeZone: string): ContactSummaryJson {
+export function toContactSummaryJson(contact: ContactSummary, timeZone: string): ContactSummaryJson {
   return {
     numid: contact.id,
     email: contact.email,

@@ -8,8 +8,8 @@ export interface CampaignName {
   readonly name: string;
 }
 
-/** Everything about a contact but its events. Unset texts are empty. */
-export interface Contact {
+/** A contact as lists of them show it. Unset texts are empty. */
+export interface ContactSummary {
   readonly id: number;
   readonly email: string;
   readonly firstName: string;
@@ -28,13 +28,17 @@ export interface Contact {
   readonly invalid: boolean;
   readonly lastOperation: ContactOperation;
   readonly updatedAt: Date;
-  /** Custom fields by name, without the XYZ wrapping. */
-  readonly fields: Readonly<Record<string, string>>;
   /** By name. */
   readonly groups: readonly string[];
   /** Campaigns that the contact has events of. */
   readonly campaigns: readonly CampaignName[];
   readonly unsubscribedCampaigns: readonly CampaignName[];
+}
+
+/** Everything about a contact but its events. */
+export interface Contact extends ContactSummary {
+  /** Custom fields by name, without the XYZ wrapping. */
+  readonly fields: Readonly<Record<string, string>>;
 }
 
 /** An event in a contact's history. */

@@ -29,7 +29,7 @@ export function clickTag(link: LinkId): string {
  * Replace the targets of links by tags, and add the pixel at the end of the body. All other octets stay as they are.
  *
  * Links are http and https URLs of `a` and `area`. Left alone: `mailto:`, `tel:`, anchors, relative links, targets
- * that begin with a tag or hold that of the unsubscribe URL, links whose text is itself a URL (a text that shows one
+ * that begin with a tag or hold that of the unsubscribe URL, targets of more than 8 KiB, links whose text is itself a URL (a text that shows one
  * address and leads to another is what filters take for fraud), and everything in comments (so Outlook's conditional
  * ones), scripts and styles. AMP pages allow neither pixel nor foreign links: they are left alone as a whole.
  * @param isLeftAlone targets that stay beside those
@@ -215,7 +215,11 @@ class LinkReader implements TokenizerCallbacks {
 const UP_TO_VALUE = /^[ \t\n\f\r]*=[ \t\n\f\r]*["']?/;
 const INVISIBLE = /(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\b/i;
 
+/** Of a target: servers take no longer request lines (RFC 9112 §3 asks for 8,000), and links of recent messages are kept in memory. */
+const MOST_TARGET_OCTETS = 8 * 1024;
+
 function isTrackable(target: string): boolean {
+  if (Buffer.byteLength(target) > MOST_TARGET_OCTETS) return false;
   if (!/^https?:\/\//i.test(target)) return false;
   const parts = parseTemplate(target);
   // Only the message knows that URL, and unsubscribing is not to depend on anything else.

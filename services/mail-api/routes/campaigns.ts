@@ -10,15 +10,16 @@ import { isHttpUrl } from "../../platform/lookups/fetch-html.ts";
 import {
   addCampaign,
   type Campaign,
-  listCampaigns,
   type NewCampaign,
   readCampaignApikey,
   setCampaignApikey,
+  streamCampaigns,
 } from "../../store/mail/campaigns/campaigns.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
 import { setSubmissionSettings } from "../../store/mail/instances/submission-settings.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
+import { replyList } from "../streamed-json.ts";
 
 const httpUrl = z
   .string()
@@ -115,9 +116,9 @@ function definitionEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] 
       summary: "List campaigns",
       fields: z.object({ tipo: z.enum(["api", "normal", "bulk"]).optional(), numid: z.int().optional() }),
       reply: z.object({ status: z.literal("ok"), campanias: z.array(campaignJson) }),
-      act: async ({ caller, fields }) => {
-        const campaigns = await listCampaigns(db, caller.instance.id, { type: fields.tipo, numid: fields.numid });
-        return ok({ status: "ok" as const, campanias: campaigns.map(toCampaignJson) });
+      act: ({ caller, sharer, fields }) => {
+        const campaigns = streamCampaigns(db, caller.instance.id, { type: fields.tipo, numid: fields.numid });
+        return replyList("campanias", campaigns, toCampaignJson, sharer);
       },
     }),
   ];

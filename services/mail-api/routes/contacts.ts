@@ -1,19 +1,26 @@
 import { z } from "zod";
 import { validateAddress } from "../../core/mail/address.ts";
-import { contactFields, fieldsOversized, lineOfText, toContactChange } from "../../core/mail/contact-input.ts";
-import { contactJson, contactSummaryJson, toContactJson, toContactSummaryJson } from "../../core/mail/contact-json.ts";
+import type { Contact } from "../../core/mail/contact.ts";
+import { contactFields, contactOversized, lineOfText, toContactChange } from "../../core/mail/contact-input.ts";
+import {
+  contactJson,
+  contactSummaryJson,
+  toContactEventJson,
+  toContactJson,
+  toContactSummaryJson,
+} from "../../core/mail/contact-json.ts";
 import { notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
-import { ok, type Result, refuse } from "../../core/result.ts";
+import { type Result, refuse } from "../../core/result.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
-import { type AnyEndpoint, endpoint, type RawReply } from "../../platform/http/endpoint.ts";
-import { streamedReply } from "../../platform/http/streamed-reply.ts";
+import { type AnyEndpoint, endpoint, type RawReply, type Sharer } from "../../platform/http/endpoint.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { findContact, saveContacts, streamContacts } from "../../store/mail/contacts/contact-profiles.ts";
-import { listContactEvents } from "../../store/mail/events/event-pages.ts";
+import { findContact, saveContacts, streamInvalidContacts } from "../../store/mail/contacts/contact-profiles.ts";
+import { streamContactEvents } from "../../store/mail/events/event-pages.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
 import { readKnownEmail } from "../addresses.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
+import { jsonItems, replyJson, replyList } from "../streamed-json.ts";
 
 const contactReply = z.object({ status: z.literal("ok"), contacto: contactJson });
 
@@ -29,10 +36,11 @@ function readEndpoint({ db }: MailServices): AnyEndpoint<MailCaller> {
     summary: "Read a contact",
     params: z.object({ email: z.string() }),
     reply: contactReply,
-    act: async ({ caller, params }) => {
+    act: async ({ caller, sharer, params }) => {
       // An address that cannot be one is no contact's.
       const address = validateAddress(params.email, { allowSmtputf8: true });
-      return address.ok ? readContact(db, caller.instance, address.value.key) : refuse(notFound("object-unknown"));
+      if (!address.ok) return refuse(notFound("object-unknown"));
+      return replyContact(db, caller.instance, address.value.key, sharer);
     },
   });
 }
@@ -51,7 +59,7 @@ function writeEndpoint(services: MailServices): AnyEndpoint<MailCaller> {
     }),
     keepsNull: ([list, , field]) => list === "campos" && field === "valor",
     reply: contactReply,
-    act: async ({ caller, fields }) => {
+    act: async ({ caller, sharer, fields }) => {
       const address = await readKnownEmail(db, caller.instance.id, fields.email);
       if (!address.ok) return address;
       if (fields.remitente !== undefined) {
@@ -60,8 +68,9 @@ function writeEndpoint(services: MailServices): AnyEndpoint<MailCaller> {
       }
       const change = toContactChange(address.value, fields);
       const { oversized } = await saveContacts(db, caller.instance.id, [change], "modified");
-      if (oversized.size > 0) return refuse(unacceptable(fieldsOversized()));
-      return readContact(db, caller.instance, address.value.key);
+      const [what] = oversized.values();
+      if (what !== undefined) return refuse(unacceptable(contactOversized(what)));
+      return replyContact(db, caller.instance, address.value.key, sharer);
     },
   });
 }
@@ -72,33 +81,28 @@ function invalidContactsEndpoint({ db }: MailServices): AnyEndpoint<MailCaller> 
     path: "/contactos/invalidos",
     summary: "List all invalid contacts",
     reply: z.object({ status: z.literal("ok"), contactos: z.array(contactSummaryJson) }),
-    act: async ({ caller, sharer }) => {
-      const pieces = writeInvalidContacts(db, caller.instance);
-      const reply = await streamedReply("application/json", pieces, { sharer, holds: "page" });
-      // There is always a piece.
-      return reply.ok ? ok(reply.value as RawReply) : reply;
+    act: ({ caller: { instance }, sharer }) => {
+      const contacts = streamInvalidContacts(db, instance.id);
+      return replyList("contactos", contacts, (contact) => toContactSummaryJson(contact, instance.timeZone), sharer);
     },
   });
 }
 
-async function readContact(
+async function replyContact(
   db: Db,
   instance: Instance,
   emailKey: string,
-): Promise<Result<z.input<typeof contactReply>, Refusal>> {
+  sharer: Sharer,
+): Promise<Result<RawReply, Refusal>> {
   const contact = await findContact(db, instance.id, emailKey);
   if (contact === undefined) return refuse(notFound("object-unknown"));
-  const events = await listContactEvents(db, contact.id);
-  return ok({ status: "ok" as const, contacto: toContactJson(contact, events, instance.timeZone) });
+  return replyJson(writeContact(db, contact, instance.timeZone), sharer);
 }
 
-async function* writeInvalidContacts(db: Db, instance: Instance): AsyncGenerator<string> {
-  yield '{"status":"ok","contactos":[';
-  let separator = "";
-  for await (const contacts of streamContacts(db, instance.id, { invalid: true })) {
-    yield separator +
-      contacts.map((contact) => JSON.stringify(toContactSummaryJson(contact, instance.timeZone))).join();
-    separator = ",";
-  }
-  yield "]}";
+async function* writeContact(db: Db, contact: Contact, timeZone: string): AsyncGenerator<string> {
+  const withoutEvents = JSON.stringify(toContactJson(contact, [], timeZone));
+  // Their list comes last.
+  yield `{"status":"ok","contacto":${withoutEvents.slice(0, -"]}".length)}`;
+  yield* jsonItems(streamContactEvents(db, contact.id), (event) => toContactEventJson(event, timeZone));
+  yield "]}}";
 }

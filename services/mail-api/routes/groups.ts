@@ -1,13 +1,26 @@
 import { z } from "zod";
 import { groupName, tagName, tagValueText } from "../../core/mail/contact-input.ts";
 import { toConditionJson } from "../../core/mail/filter-json.ts";
-import { ok } from "../../core/result.ts";
+import { unacceptable } from "../../core/refusal.ts";
+import { ok, refuse } from "../../core/result.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import { countMatches, listFilters } from "../../store/mail/contacts/filters.ts";
 import { addGroups } from "../../store/mail/contacts/groups.ts";
-import { listGlobals, removeGlobal, setGlobal } from "../../store/mail/instances/globals.ts";
+import {
+  MOST_GLOBALS,
+  MOST_GLOBALS_MEBIBYTES,
+  removeGlobal,
+  setGlobal,
+  streamGlobals,
+} from "../../store/mail/instances/globals.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
+import { replyList } from "../streamed-json.ts";
+
+const GLOBALS_OVERSIZED = unacceptable("globals-oversized", {
+  most: MOST_GLOBALS,
+  mebibytes: MOST_GLOBALS_MEBIBYTES,
+});
 
 const status = z.literal("ok");
 const named = z.object({ status, nombre: z.string() });
@@ -68,12 +81,9 @@ function globalEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] {
       path: "/global",
       summary: "List global variables",
       reply: z.object({ status, globales: z.array(valued) }),
-      act: async ({ caller }) => {
-        const globals = await listGlobals(db, caller.instance.id);
-        return ok({
-          status: "ok" as const,
-          globales: globals.map(({ name, value }) => ({ nombre: name, valor: value })),
-        });
+      act: ({ caller, sharer }) => {
+        const globals = streamGlobals(db, caller.instance.id);
+        return replyList("globales", globals, ({ name, value }) => ({ nombre: name, valor: value }), sharer);
       },
     }),
     endpoint({
@@ -83,7 +93,8 @@ function globalEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] {
       fields: z.object({ nombre: tagName, valor: tagValueText }),
       reply: valued.extend({ status }),
       act: async ({ caller, fields }) => {
-        await setGlobal(db, caller.instance.id, { name: fields.nombre, value: fields.valor });
+        const global = { name: fields.nombre, value: fields.valor };
+        if (!(await setGlobal(db, caller.instance.id, global))) return refuse(GLOBALS_OVERSIZED);
         return ok({ status: "ok" as const, nombre: fields.nombre, valor: fields.valor });
       },
     }),

@@ -7,9 +7,10 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
 import { type Archiving, findArchiving, readArchivedMessage } from "../../store/mail/sends/archive.ts";
-import { type Batch, type BatchContact, findBatch, listBatchContacts } from "../../store/mail/sends/batches.ts";
+import { type Batch, type BatchEvent, findBatch, streamBatchEvents } from "../../store/mail/sends/batches.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
+import { replyJson } from "../streamed-json.ts";
 
 const STATE_NAMES: Readonly<Record<Batch["state"], string>> = {
   queued: "encolado",
@@ -54,14 +55,11 @@ export function batchEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
       summary: "Read a batch with the events of its recipients",
       params: z.object({ eeid: z.string() }),
       reply: z.object({ status: z.literal("ok"), envio_efectivo: batchJson }),
-      act: async ({ caller, params }) => {
+      act: async ({ caller, sharer, params }) => {
         const batch = await readBatch(params.eeid, caller.instance);
         if (!batch.ok) return batch;
-        const contacts = await listBatchContacts(db, caller.instance.id, batch.value.eeid);
-        return ok({
-          status: "ok" as const,
-          envio_efectivo: toBatchJson(batch.value, contacts, caller.instance.timeZone),
-        });
+        const events = streamBatchEvents(db, caller.instance.id, batch.value.eeid);
+        return replyJson(writeBatch(batch.value, events, caller.instance.timeZone), sharer, "connection");
       },
     }),
     endpoint({
@@ -90,7 +88,40 @@ export function batchEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
   }
 }
 
-function toBatchJson(batch: Batch, contacts: readonly BatchContact[], timeZone: string): z.infer<typeof batchJson> {
+type BatchJson = z.infer<typeof batchJson>;
+
+/** The reply, its keys in the order of `batchJson`. */
+async function* writeBatch(
+  batch: Batch,
+  events: AsyncIterable<readonly BatchEvent[]>,
+  timeZone: string,
+): AsyncGenerator<string> {
+  const { archive, ...members } = toBatchJson(batch, timeZone);
+  yield `{"status":"ok","envio_efectivo":${JSON.stringify(members).slice(0, -1)},"contactos":[`;
+  let email: string | undefined;
+  for await (const page of events) {
+    for (const event of page) {
+      const isSame = event.email === email;
+      if (!isSame) yield `${email === undefined ? "" : "]},"}{"email":${JSON.stringify(event.email)},"eventos":[`;
+      yield (isSame ? "," : "") + JSON.stringify(toEventJson(event, timeZone));
+      email = event.email;
+    }
+  }
+  yield `${email === undefined ? "" : "]}"}]${archive ? `,"archive":${JSON.stringify(archive)}` : ""}}}`;
+}
+
+function toEventJson(
+  { kind, at, machine }: BatchEvent,
+  timeZone: string,
+): BatchJson["contactos"][number]["eventos"][number] {
+  return {
+    eventos: EVENT_NAMES[kind],
+    timestamp: formatTimestamp(at, timeZone),
+    ...(machine ? { maquina: true as const } : {}),
+  };
+}
+
+function toBatchJson(batch: Batch, timeZone: string): Omit<BatchJson, "contactos"> {
   const format = (moment: Date) => formatTimestamp(moment, timeZone);
   return {
     envio_id: batch.eeid,
@@ -103,14 +134,6 @@ function toBatchJson(batch: Batch, contacts: readonly BatchContact[], timeZone: 
     particiones_finalizadas: batch.partitionsFinished,
     salidas_con_error: batch.refused,
     creador_id: batch.creator,
-    contactos: contacts.map(({ email, events }) => ({
-      email,
-      eventos: events.map(({ kind, at, machine }) => ({
-        eventos: EVENT_NAMES[kind],
-        timestamp: format(at),
-        ...(machine ? { maquina: true as const } : {}),
-      })),
-    })),
     ...(batch.archive === undefined
       ? {}
       : {

@@ -193,7 +193,8 @@ export async function makePersonalise(
   if (content.kind === "finished") return () => null;
   const tags = tagsOf(content.template);
   const kept = content.template.globals;
-  const others = kept === undefined && tags.size > 0 ? await globalValues(db, instanceId) : new Map<string, string>();
+  const others =
+    kept === undefined && tags.size > 0 ? await globalValues(db, instanceId, tags) : new Map<string, string>();
   return (contact) => ({
     name: `${contact.firstName} ${contact.lastName}`.trim(),
     tags: tagValues(tags, contact, { kept: new Set(Object.keys(kept ?? {})), others }),

@@ -3,7 +3,7 @@ import { z } from "zod";
 import {
   type ContactChange,
   contactFields,
-  fieldsOversized,
+  contactOversized,
   MAX_LIST_ITEMS,
   PROFILE_COLUMNS,
   toContactChange,
@@ -66,7 +66,9 @@ export async function importContacts(
     const saved = await write([...waiting.values()].map(({ change }) => change));
     created += saved.created;
     updated += waiting.size - saved.created - saved.oversized.size;
-    for (const key of saved.oversized) errors.push({ line: waiting.get(key)!.line, reason: fieldsOversized() });
+    for (const [key, what] of saved.oversized) {
+      errors.push({ line: waiting.get(key)!.line, reason: contactOversized(what) });
+    }
     waiting.clear();
     waitingCharacters = 0;
   };

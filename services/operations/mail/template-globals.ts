@@ -1,8 +1,8 @@
-import { parseTemplate } from "../../core/mail/personalise.ts";
+import { countPlaces, parseTemplate } from "../../core/mail/personalise.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { findGlobals, MOST_GLOBALS_MEBIBYTES } from "../../store/mail/instances/globals.ts";
+import { findGlobals, MOST_USED_MEBIBYTES } from "../../store/mail/instances/globals.ts";
 import type { StoredTemplate } from "../../store/mail/sends/messages.ts";
 
 /**
@@ -15,12 +15,11 @@ export async function keepGlobals(
   template: StoredTemplate,
 ): Promise<Result<StoredTemplate, Sentence>> {
   const globals = await findGlobals(db, instanceId, [...tagsOf(template)]);
-  if (globals === undefined) return refuse(sentence("globals-oversized", { mebibytes: MOST_GLOBALS_MEBIBYTES }));
+  if (globals === undefined) return refuse(sentence("message-globals-oversized", { mebibytes: MOST_USED_MEBIBYTES }));
   return ok({ ...template, globals: Object.fromEntries(globals) });
 }
 
 /** Names of the tags in subject and HTML. */
 export function tagsOf({ subject, html }: Pick<StoredTemplate, "subject" | "html">): ReadonlySet<string> {
-  const parts = [...parseTemplate(subject), ...parseTemplate(html)];
-  return new Set(parts.flatMap((part) => (typeof part === "string" ? [] : [part.tag])));
+  return new Set(countPlaces([parseTemplate(subject), parseTemplate(html)]).keys());
 }

@@ -2,6 +2,7 @@ import { Readable } from "node:stream";
 import { Counts } from "../../core/counts.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { FairTurns } from "../fair-turns.ts";
 import { RawReply, type Sharer } from "./endpoint.ts";
 
 /** What is no longer than this, in characters, is made and sent as one. */
@@ -42,21 +43,41 @@ export interface StreamFor {
   readonly holds: Held;
 }
 
+/** The beginnings are made in turn: whoever asks for many at once has no more memory by it than by as many streams. */
+const makeTurns = (holds: Held) =>
+  new FairTurns({ atOnce: MOST_STREAMS[holds], perClient: MOST_PER_CALLER, perGroup: MOST_PER_GROUP });
+const beginnings: Readonly<Record<Held, FairTurns>> = {
+  connection: makeTurns("connection"),
+  memory: makeTurns("memory"),
+  page: makeTurns("page"),
+};
+
 const streams: Record<Held, number> = { connection: 0, memory: 0, page: 0 };
 const streamsOf = new Counts<string>();
 const streamsOfGroup = new Counts<string>();
 
 /**
  * A reply out of pieces. A small one is sent as one; of a large one, the rest is made as the client reads. It begins only
- * when some of it is there, so that what fails before still gives a proper refusal.
+ * when some of it is there, so that what fails before still gives a proper refusal; until then others of the caller wait.
  * @param pieces is ended whatever becomes of the client
  * @returns undefined when there is no piece at all; refused while the caller, or all together, have too many streams
  */
-export async function streamedReply(
+export function streamedReply(
   contentType: string,
   pieces: AsyncGenerator<string>,
   whose: StreamFor,
   { smallCharacters = SMALL_CHARACTERS, pace = PACE } = {},
+): Promise<Result<RawReply | undefined, Refusal>> {
+  const { sharer, holds } = whose;
+  const begin = () => beginReply(contentType, pieces, whose, { smallCharacters, pace });
+  return beginnings[holds].run(sharer.key, begin, sharer.group);
+}
+
+async function beginReply(
+  contentType: string,
+  pieces: AsyncGenerator<string>,
+  whose: StreamFor,
+  { smallCharacters, pace }: { readonly smallCharacters: number; readonly pace: Pace },
 ): Promise<Result<RawReply | undefined, Refusal>> {
   let begun: string | undefined;
   while (begun === undefined || begun.length <= smallCharacters) {

@@ -36,7 +36,7 @@ async function findLocation(
   const known = await tools.links.find(messageId, link);
   if (known === undefined) return undefined;
   const values = isPersonalTarget(known.target)
-    ? await withDeadline(findPersonalValues(tools.db, deliveryId), PROFILE_DEADLINE_MS)
+    ? await withDeadline(findPersonalValues(tools.db, deliveryId, known.target), PROFILE_DEADLINE_MS)
     : undefined;
   const location = resolveTarget(known.target, values);
   if (!location.ok) return undefined;

@@ -81,15 +81,24 @@ export async function findInstanceOfCampaign(db: Db, numid: number): Promise<num
   return (await db("campaigns").where({ numid }).first("instance_id"))?.instance_id;
 }
 
-export async function listCampaigns(
+const CAMPAIGNS_PER_READ = 100;
+
+/** An instance's campaigns, oldest first; portion by portion, so that their number does not matter. */
+export async function* streamCampaigns(
   db: Db,
   instanceId: number,
-  only: { readonly type?: CampaignType; readonly numid?: number },
-): Promise<Campaign[]> {
-  const query = db("campaigns").where({ instance_id: instanceId }).orderBy("numid");
-  if (only.type !== undefined) query.where({ type: only.type });
-  if (only.numid !== undefined) query.where({ numid: only.numid });
-  return (await query).map(toCampaign);
+  only: { readonly type?: CampaignType | undefined; readonly numid?: number | undefined },
+): AsyncGenerator<readonly Campaign[]> {
+  for (let after = 0; ; ) {
+    const query = db("campaigns").where({ instance_id: instanceId }).where("numid", ">", after);
+    if (only.type !== undefined) query.where({ type: only.type });
+    if (only.numid !== undefined) query.where({ numid: only.numid });
+    const rows: CampaignRow[] = await query.orderBy("numid").limit(CAMPAIGNS_PER_READ);
+    yield rows.map(toCampaign);
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < CAMPAIGNS_PER_READ) return;
+    after = last.numid;
+  }
 }
 
 /** A page of an instance's campaigns, newest first. @param before only those older than this numid */

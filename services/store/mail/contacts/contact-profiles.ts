@@ -1,22 +1,29 @@
 import { type EmailAddress, validateAddress } from "../../../core/mail/address.ts";
-import type { CampaignName, Contact, ContactOperation } from "../../../core/mail/contact.ts";
-import { type ContactChange, MOST_FIELDS_KIBIBYTES } from "../../../core/mail/contact-input.ts";
+import type { CampaignName, Contact, ContactOperation, ContactSummary } from "../../../core/mail/contact.ts";
+import { type ContactChange, MOST_KIBIBYTES, type Oversized } from "../../../core/mail/contact-input.ts";
 import type { Result } from "../../../core/result.ts";
 import type { Sentence } from "../../../core/sentences.ts";
-import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { joinGroups } from "./groups.ts";
 import { addMissingContacts } from "./recipients.ts";
 
-/** What of a `contact` of the instance `$1` is read from its own row and its links: a `ContactRow`, see `readContacts`. */
-export const CONTACT_COLUMNS = `
-  contact.*,
-  array(select groups.name from contact_groups join groups
+const GROUP_NAMES = `select groups.name from contact_groups join groups
       on groups.instance_id = contact_groups.instance_id and groups.id = contact_groups.group_id
-    where contact_groups.instance_id = $1 and contact_groups.contact_id = contact.id order by groups.name) as groups,
+    where contact_groups.instance_id = contact.instance_id and contact_groups.contact_id = contact.id`;
+
+/** What lists show of a `contact` of the instance `$1`, of its own row and its links: a `SummaryRow`, see `readSummaries`. */
+export const SUMMARY_COLUMNS = `
+  contact.id, contact.email, contact.first_name, contact.last_name, contact.age, contact.sex, contact.profession,
+  contact.locality, contact.country_code, contact.region_code, contact.city, contact.device, contact.device_subtype_id,
+  contact.domain_group_id, contact.invalid, contact.last_operation, contact.updated_at,
+  array(${GROUP_NAMES} order by groups.name) as groups,
   to_json(array(select distinct campaign_numid from events
     where events.instance_id = $1 and events.contact_id = contact.id and campaign_numid is not null)) as campaign_numids,
   to_json(array(select campaign_numid from campaign_unsubscriptions as unsubscription
     where unsubscription.instance_id = $1 and unsubscription.contact_id = contact.id)) as unsubscribed_numids`;
+
+/** All of a contact: a `ContactRow`. */
+const CONTACT_COLUMNS = `contact.fields, ${SUMMARY_COLUMNS}`;
 
 export async function findContact(db: Db, instanceId: number, emailKey: string): Promise<Contact | undefined> {
   const [row] = await queryRows<ContactRow>(
@@ -79,25 +86,47 @@ export async function judgeContactAddress(
   return isKnown ? address : validateAddress(text, { allowSmtputf8: false });
 }
 
+/** Of contacts in one read; fewer where they take more octets, as text, but for one that does so alone. */
 const CONTACTS_PER_READ = 1_000;
+const OCTETS_PER_READ = 2 * 2 ** 20;
 
-/** All contacts of an instance, or the invalid ones, by id; portion by portion, so that their number does not matter. */
-export async function* streamContacts(
+/** All contacts of an instance, by id; portion by portion, so that their number does not matter. */
+export async function* streamContacts(db: Db, instanceId: number): AsyncGenerator<readonly Contact[]> {
+  for await (const rows of contactPages<ContactRow>(db, instanceId, CONTACT_COLUMNS)) {
+    yield await readContacts(db, instanceId, rows);
+  }
+}
+
+/** As `streamContacts`, of the invalid ones. */
+export async function* streamInvalidContacts(db: Db, instanceId: number): AsyncGenerator<readonly ContactSummary[]> {
+  for await (const rows of contactPages<SummaryRow>(db, instanceId, SUMMARY_COLUMNS, "and invalid")) {
+    yield await readSummaries(db, instanceId, rows);
+  }
+}
+
+async function* contactPages<Row extends SummaryRow>(
   db: Db,
   instanceId: number,
-  only: { readonly invalid?: true } = {},
-): AsyncGenerator<readonly Contact[]> {
+  columns: string,
+  condition = "",
+): AsyncGenerator<readonly Row[]> {
+  let limit = CONTACTS_PER_READ;
   for (let after = 0; ; ) {
-    const rows = await queryRows<ContactRow>(
+    const rows = await queryRows<Row>(
       db,
-      `select ${CONTACT_COLUMNS} from contacts as contact
-       where instance_id = $1 and id > $2 ${only.invalid ? "and invalid" : ""} order by id limit $3`,
-      [instanceId, after, CONTACTS_PER_READ],
+      `select * from (
+         select page.*, sum(octet_length(page::text)) over (order by id rows between unbounded preceding and 1 preceding) as before
+         from (select ${columns} from contacts as contact
+           where instance_id = $1 and id > $2 ${condition} order by id limit $3) as page
+       ) as page where coalesce(before, 0) < $4 order by id`,
+      [instanceId, after, limit, OCTETS_PER_READ],
     );
-    if (rows.length > 0) yield await readContacts(db, instanceId, rows);
     const last = rows.at(-1);
-    if (last === undefined || rows.length < CONTACTS_PER_READ) return;
+    if (last === undefined) return;
+    yield rows;
     after = last.id;
+    // Those that were left out were made for nothing.
+    limit = Math.min(CONTACTS_PER_READ, 2 * rows.length);
   }
 }
 
@@ -105,7 +134,7 @@ export async function* streamContacts(
  * Creates and updates contacts.
  * @param changes each address at most once; up to a few thousand
  * @param operation what an update is called; a creation is `created` where it is `modified`
- * @returns how many came into being, and the addresses of those that stay as they were: they would have too many custom fields
+ * @returns how many came into being, and the addresses of those that stay as they were: they would have too much of something
  */
 export async function saveContacts(
   db: Db,
@@ -119,6 +148,9 @@ export async function saveContacts(
       instanceId,
       changes.map(({ address }) => ({ address })),
     );
+    const keysOfMembers = changes.flatMap(({ address, groups }) => (groups?.length ? [address.key] : []));
+    // A statement of its own, so that the next one sees what others made of their groups before.
+    if (keysOfMembers.length > 0) await lockContacts(transaction, instanceId, keysOfMembers);
     const oversized = await applyChanges(transaction, instanceId, changes, { created, operation });
     const unmade =
       oversized.size === 0
@@ -126,7 +158,7 @@ export async function saveContacts(
         : await transaction("contacts")
             .where({ instance_id: instanceId })
             .whereIn("id", created)
-            .whereIn("email_key", [...oversized])
+            .whereIn("email_key", [...oversized.keys()])
             .delete();
     await joinGroups(
       transaction,
@@ -141,51 +173,72 @@ export async function saveContacts(
 
 export interface SavedContacts {
   readonly created: number;
-  /** Keys of their addresses. */
-  readonly oversized: ReadonlySet<string>;
+  /** By keys of their addresses. */
+  readonly oversized: ReadonlyMap<string, Oversized>;
 }
 
-/** The addresses of those changes that `saveContacts` would leave out as things are. */
+/** Those of the changes that `saveContacts` would leave out as things are, by the keys of their addresses. */
 export async function findOversized(
   db: Db,
   instanceId: number,
   changes: readonly ContactChange[],
-): Promise<ReadonlySet<string>> {
-  const given = changes.map(({ address, fields }) => ({ emailKey: address.key, fields }));
-  const rows = await queryRows<{ emailKey: string }>(
+): Promise<SavedContacts["oversized"]> {
+  const given = changes.map(({ address, fields, groups }) => ({ emailKey: address.key, fields, groups }));
+  const rows = await queryRows<OversizedRow>(
     db,
-    `select given."emailKey" from jsonb_to_recordset($1::jsonb) as given ("emailKey" text, fields jsonb)
-     left join contacts as contact on contact.instance_id = $2 and contact.email_key = given."emailKey"
-     where ${IS_OVERSIZED}`,
+    `select * from (
+       select given."emailKey", ${OVERSIZED} as oversized
+       from jsonb_to_recordset($1::jsonb) as given ("emailKey" text, fields jsonb, groups jsonb)
+       left join contacts as contact on contact.instance_id = $2 and contact.email_key = given."emailKey"
+     ) as judged where oversized is not null`,
     [JSON.stringify(given), instanceId],
   );
-  return new Set(rows.map(({ emailKey }) => emailKey));
+  return new Map(rows.map(({ emailKey, oversized }) => [emailKey, oversized]));
+}
+
+interface OversizedRow {
+  emailKey: string;
+  oversized: Oversized;
+}
+
+async function lockContacts(transaction: Transaction, instanceId: number, emailKeys: readonly string[]): Promise<void> {
+  await queryRows(
+    transaction,
+    `select from contacts where instance_id = $1 and email_key = any($2) order by email_key for no key update`,
+    [instanceId, emailKeys],
+  );
 }
 
 const CHANGED_FIELDS = "jsonb_strip_nulls(coalesce(contact.fields, '{}') || coalesce(given.fields, '{}'))";
-/** Whether a `contact` would have more custom fields than it may, once it is as `given`. Who has more already may have less. */
-const IS_OVERSIZED = `octet_length(${CHANGED_FIELDS}::text)
-  > greatest(${MOST_FIELDS_KIBIBYTES * 1024}, octet_length(contact.fields::text))`;
+const octetsOf = (names: string) => `(select coalesce(sum(octet_length(name)), 0) from (${names}) as names)`;
+/** What a `contact` would have too much of, once it is as `given`. Who has more already may have less. */
+const OVERSIZED = `case
+  when octet_length(${CHANGED_FIELDS}::text)
+    > greatest(${MOST_KIBIBYTES.fields * 1024}, octet_length(contact.fields::text)) then 'fields'
+  when given.groups is not null
+    and ${octetsOf(`${GROUP_NAMES} union select name from jsonb_array_elements_text(given.groups) as name`)}
+    > greatest(${MOST_KIBIBYTES.groups * 1024}, ${octetsOf(GROUP_NAMES)}) then 'groups' end`;
 
-/** @returns the keys of those that were left out */
+/** @returns those that were left out */
 async function applyChanges(
   db: Db,
   instanceId: number,
   changes: readonly ContactChange[],
   { created, operation }: { readonly created: readonly number[]; readonly operation: "modified" | "imported" },
-): Promise<ReadonlySet<string>> {
-  const given = changes.map(({ address, groups: _, ...change }) => ({
+): Promise<SavedContacts["oversized"]> {
+  const given = changes.map(({ address, ...change }) => ({
     ...change,
     email: address.asGiven,
     emailKey: address.key,
   }));
-  const rows = await queryRows<{ emailKey: string }>(
+  const rows = await queryRows<OversizedRow>(
     db,
     `with given as materialized (
-       select contact.id as contact_id, now() as at, ${IS_OVERSIZED} as oversized, given.*
+       select contact.id as contact_id, now() as at, ${OVERSIZED} as oversized, given.*
        from jsonb_to_recordset($1::jsonb) as given (email text, "emailKey" text, "firstName" text, "lastName" text,
          age smallint, sex text, profession text, locality text, "countryCode" text, "regionCode" text, city text,
-         device text, "deviceSubtypeId" integer, invalid boolean, fields jsonb)
+         device text, "deviceSubtypeId" integer, invalid boolean, fields jsonb,
+         groups jsonb)
        join contacts as contact on contact.instance_id = $2 and contact.email_key = given."emailKey"
        order by contact.email_key for no key update of contact
      ), changed as (
@@ -208,15 +261,15 @@ async function applyChanges(
          case when contact.invalid and not given.invalid then given.at else contact.bounces_count_from end,
        last_operation = case when contact.id = any($3::bigint[]) and $4 = 'modified' then 'created' else $5 end,
        updated_at = now()
-     from given where contact.instance_id = $2 and contact.id = given.contact_id and not given.oversized)
-     select "emailKey" from given where oversized`,
+     from given where contact.instance_id = $2 and contact.id = given.contact_id and given.oversized is null)
+     select "emailKey", oversized from given where oversized is not null`,
     [JSON.stringify(given), instanceId, created, operation, operation],
   );
-  return new Set(rows.map(({ emailKey }) => emailKey));
+  return new Map(rows.map(({ emailKey, oversized }) => [emailKey, oversized]));
 }
 
-/** A row of `CONTACT_COLUMNS`. */
-export interface ContactRow {
+/** A row of `SUMMARY_COLUMNS`. */
+export interface SummaryRow {
   id: number;
   email: string;
   first_name: string;
@@ -234,14 +287,26 @@ export interface ContactRow {
   invalid: boolean;
   last_operation: ContactOperation;
   updated_at: Date;
-  fields: Record<string, string>;
   groups: string[];
   campaign_numids: number[];
   unsubscribed_numids: number[];
 }
 
+interface ContactRow extends SummaryRow {
+  fields: Record<string, string>;
+}
+
+async function readContacts(db: Db, instanceId: number, rows: readonly ContactRow[]): Promise<Contact[]> {
+  const summaries = await readSummaries(db, instanceId, rows);
+  return summaries.map((summary, index) => ({ ...summary, fields: rows[index]!.fields }));
+}
+
 /** Contacts with the names of their campaigns, which are read once for all of them. */
-export async function readContacts(db: Db, instanceId: number, rows: readonly ContactRow[]): Promise<Contact[]> {
+export async function readSummaries(
+  db: Db,
+  instanceId: number,
+  rows: readonly SummaryRow[],
+): Promise<ContactSummary[]> {
   const numids = new Set(rows.flatMap((row) => [...row.campaign_numids, ...row.unsubscribed_numids]));
   const named = await queryRows<CampaignName>(
     db,
@@ -249,10 +314,10 @@ export async function readContacts(db: Db, instanceId: number, rows: readonly Co
     [instanceId, [...numids]],
   );
   const names = new Map(named.map((campaign) => [campaign.numid, campaign]));
-  return rows.map((row) => toContact(row, names));
+  return rows.map((row) => toSummary(row, names));
 }
 
-function toContact(row: ContactRow, names: ReadonlyMap<number, CampaignName>): Contact {
+function toSummary(row: SummaryRow, names: ReadonlyMap<number, CampaignName>): ContactSummary {
   const campaignsOf = (numids: readonly number[]) =>
     numids.toSorted((a, b) => a - b).flatMap((numid) => names.get(numid) ?? []);
   return {
@@ -273,7 +338,6 @@ function toContact(row: ContactRow, names: ReadonlyMap<number, CampaignName>): C
     invalid: row.invalid,
     lastOperation: row.last_operation,
     updatedAt: row.updated_at,
-    fields: row.fields,
     groups: row.groups,
     campaigns: campaignsOf(row.campaign_numids),
     unsubscribedCampaigns: campaignsOf(row.unsubscribed_numids),

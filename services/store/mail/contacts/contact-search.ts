@@ -1,7 +1,7 @@
-import type { Contact } from "../../../core/mail/contact.ts";
+import type { ContactSummary } from "../../../core/mail/contact.ts";
 import type { FilterCondition } from "../../../core/mail/filter-condition.ts";
 import { type Db, queryRows, StatementValues } from "../../../platform/postgres/db.ts";
-import { CONTACT_COLUMNS, type ContactRow, readContacts } from "./contact-profiles.ts";
+import { readSummaries, SUMMARY_COLUMNS, type SummaryRow } from "./contact-profiles.ts";
 import { compileCondition } from "./filter-conditions.ts";
 
 /** Which contacts of an instance; what is absent restricts nothing. */
@@ -15,7 +15,7 @@ export interface ContactSearch {
 export interface ContactPage {
   /** Of all pages. */
   readonly total: number;
-  readonly contacts: readonly Contact[];
+  readonly contacts: readonly ContactSummary[];
 }
 
 /** A page of contacts in the order of their addresses. @param now what the condition's days count back from */
@@ -32,15 +32,15 @@ export async function searchContacts(
     `select count(*) as total from contacts as contact where ${where}`,
     values.all,
   );
-  const rows = await queryRows<ContactRow>(
+  const rows = await queryRows<SummaryRow>(
     db,
-    `select ${CONTACT_COLUMNS} from (
+    `select ${SUMMARY_COLUMNS} from (
        select * from contacts as contact where ${where}
         order by email_key offset ${values.add(skip)} limit ${values.add(take)}
      ) as contact order by contact.email_key`,
     values.all,
   );
-  return { total: count!.total, contacts: await readContacts(db, instanceId, rows) };
+  return { total: count!.total, contacts: await readSummaries(db, instanceId, rows) };
 }
 
 function compileSearch({ text, group, condition }: ContactSearch, now: Date, values: StatementValues): string {

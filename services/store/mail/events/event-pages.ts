@@ -40,17 +40,32 @@ export async function readEventPage(
   );
 }
 
-/** All events of a contact, oldest first. */
+const EVENTS_PER_READ = 1_000;
+
+/** All events of a contact, oldest first; portion by portion, so that their number does not matter. */
+export async function* streamContactEvents(db: Db, contactId: number): AsyncGenerator<readonly ContactEvent[]> {
+  for (let after = { place: "-infinity", id: 0 }; ; ) {
+    const rows = await queryRows<ContactEventRow & { place: string; id: number }>(
+      db,
+      `select ${CONTACT_EVENT_COLUMNS}, events.at::text as place, events.id
+       from events left join campaigns
+         on campaigns.instance_id = events.instance_id and campaigns.numid = events.campaign_numid
+       where events.contact_id = $1 and (events.at, events.id) > ($2::timestamptz, $3)
+       order by events.at, events.id limit $4`,
+      [contactId, after.place, after.id, EVENTS_PER_READ],
+    );
+    yield rows.map(toContactEvent);
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < EVENTS_PER_READ) return;
+    after = last;
+  }
+}
+
+/** All of them at once. */
 export async function listContactEvents(db: Db, contactId: number): Promise<ContactEvent[]> {
-  const rows = await queryRows<ContactEventRow>(
-    db,
-    `select ${CONTACT_EVENT_COLUMNS}
-     from events left join campaigns
-       on campaigns.instance_id = events.instance_id and campaigns.numid = events.campaign_numid
-     where events.contact_id = $1 order by events.at, events.id`,
-    [contactId],
-  );
-  return rows.map(toContactEvent);
+  const all: ContactEvent[] = [];
+  for await (const events of streamContactEvents(db, contactId)) all.push(...events);
+  return all;
 }
 
 /** The moment to start reading at, and how many events to skip from there; undefined behind the last event. */

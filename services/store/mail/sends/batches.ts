@@ -1,5 +1,6 @@
 import type { ContactEvent } from "../../../core/mail/contact.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { streamInSnapshot } from "../../transactions.ts";
 import { eventKindOf } from "../events/event-kinds.ts";
 import { type ArchiveSummary, summariseArchive } from "./archive.ts";
 
@@ -108,28 +109,41 @@ export async function readBatchProgress(db: Db, instanceId: number, eeid: string
   return { recipients, refused, queued, cancelled, hardBounces, delivered: recipients - refused - queued - cancelled };
 }
 
-/** Somebody that a batch was for, with what happened since, oldest first. */
-export interface BatchContact {
+/** What happened to somebody that a batch was for. */
+export interface BatchEvent extends Pick<ContactEvent, "kind" | "at" | "machine"> {
   readonly email: string;
-  readonly events: readonly Pick<ContactEvent, "kind" | "at" | "machine">[];
 }
 
-/** Everybody who has an event of a batch, copies and invalid contacts included. */
-export async function listBatchContacts(db: Db, instanceId: number, eeid: string): Promise<BatchContact[]> {
-  const rows = await queryRows<{ email: string; kind: number; at: Date; machine: boolean }>(
-    db,
-    `select coalesce(contacts.email, events.email) as email, events.kind, events.at, events.machine
-     from events left join contacts on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
-     where events.eeid = $1 and events.instance_id = $2 order by events.at, events.id`,
-    [eeid, instanceId],
-  );
-  const contacts = new Map<string, BatchContact["events"][number][]>();
-  for (const { email, kind, at, machine } of rows) {
-    const events = contacts.get(email) ?? [];
-    events.push({ kind: eventKindOf(kind), at, machine });
-    contacts.set(email, events);
-  }
-  return [...contacts].map(([email, events]) => ({ email, events }));
+const EVENTS_PER_READ = 1_000;
+
+/**
+ * The events of everybody who has one of a batch, copies and invalid contacts included: somebody's are together, oldest
+ * first, and who had one first comes first. Portion by portion, so that their number does not matter.
+ */
+export function streamBatchEvents(db: Db, instanceId: number, eeid: string): AsyncGenerator<readonly BatchEvent[]> {
+  return streamInSnapshot(db, async function* (snapshot) {
+    await queryRows(
+      snapshot,
+      `declare batch_events no scroll cursor for
+       select email, kind, at, machine from (
+         select addressed.*, first_value(at) over own as first_at, first_value(id) over own as first_id from (
+           select coalesce(contacts.email, events.email) as email, events.kind, events.at, events.machine, events.id
+           from events left join contacts
+             on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
+           where events.eeid = $1 and events.instance_id = $2
+         ) as addressed window own as (partition by email order by at, id)
+       ) as told order by first_at, first_id, at, id`,
+      [eeid, instanceId],
+    );
+    for (;;) {
+      const rows = await queryRows<{ email: string; kind: number; at: Date; machine: boolean }>(
+        snapshot,
+        `fetch ${EVENTS_PER_READ} from batch_events`,
+      );
+      yield rows.map((row) => ({ ...row, kind: eventKindOf(row.kind) }));
+      if (rows.length < EVENTS_PER_READ) return;
+    }
+  });
 }
 
 interface BatchRow {

@@ -1,5 +1,4 @@
-import type { PersonalValues } from "../../../core/mail/personalise.ts";
-import { builtInValues } from "../../../core/mail/personalise.ts";
+import { builtInValues, countPlaces, type PersonalValues, parseTemplate } from "../../../core/mail/personalise.ts";
 import type { TrackedHtml } from "../../../core/mail/tracking-html.ts";
 import { type Db, queryRows, StatementValues } from "../../../platform/postgres/db.ts";
 import { globalValues } from "../instances/globals.ts";
@@ -37,33 +36,50 @@ export async function saveTrackedLinks(
 /** A statement has at most 65,535 values. */
 const LINKS_A_STATEMENT = 1_000;
 
-/** @throws MachineAway where none is found and a machine is away */
-export async function loadTrackedLinks(db: Db, messageId: number): Promise<TrackedLink[]> {
-  const links = await selectLinks(db, `where l.message_id = $1 and ${onPresent(db, "l.instance_id")}`, [messageId]);
-  foundOnPresent(db, links[0]);
-  return links;
+/** @throws MachineAway where it is not found and a machine is away */
+export async function findTrackedLink(db: Db, messageId: number, link: string): Promise<TrackedLink | undefined> {
+  const condition = `l.message_id = $1 and l.link = $2 and ${onPresent(db, "l.instance_id")}`;
+  const [found] = await selectLinks(db, condition, [messageId, link]);
+  return foundOnPresent(db, found);
+}
+
+/** A link that became known, and how long its target is. */
+export interface LinkSize {
+  readonly serial: number;
+  readonly octets: number;
 }
 
 /** Links that became known after one of them, in that order. */
-export async function listTrackedLinks(db: Db, after: number, limit: number): Promise<TrackedLink[]> {
-  return selectLinks(db, `where l.serial > $1 and ${onPresent(db, "l.instance_id")} order by l.serial limit $2`, [
-    after,
-    limit,
-  ]);
+export async function listLinkSizes(db: Db, after: number, limit: number): Promise<LinkSize[]> {
+  return selectSizes(db, "l.serial > $1", "l.serial limit $2", [after, limit]);
 }
 
-/** The links that became known last, in that order. */
-export async function listLatestLinks(db: Db, limit: number): Promise<TrackedLink[]> {
-  return (
-    await selectLinks(db, `where ${onPresent(db, "l.instance_id")} order by l.serial desc limit $1`, [limit])
-  ).reverse();
+/** The links that became known last, the last one first. */
+export async function listLatestLinkSizes(db: Db, limit: number): Promise<LinkSize[]> {
+  return selectSizes(db, "true", "l.serial desc limit $1", [limit]);
 }
 
-async function selectLinks(db: Db, rest: string, values: readonly unknown[]): Promise<TrackedLink[]> {
+/** Long targets lie beside their rows: their lengths are known without them. */
+async function selectSizes(db: Db, condition: string, order: string, values: readonly number[]): Promise<LinkSize[]> {
+  return queryRows(
+    db,
+    `select l.serial, octet_length(l.target) as octets from tracked_links l
+     where ${condition} and ${onPresent(db, "l.instance_id")} order by ${order}`,
+    values,
+  );
+}
+
+/** In the order in which they became known, but for those that are gone. */
+export async function readTrackedLinks(db: Db, serials: readonly number[]): Promise<TrackedLink[]> {
+  const condition = `l.serial = any($1::bigint[]) and ${onPresent(db, "l.instance_id")}`;
+  return selectLinks(db, condition, [serials]);
+}
+
+async function selectLinks(db: Db, condition: string, values: readonly unknown[]): Promise<TrackedLink[]> {
   return queryRows(
     db,
     `select l.serial, l.message_id as "messageId", l.instance_id as "instanceId", l.link, l.target
-     from tracked_links l ${rest}`,
+     from tracked_links l where ${condition} order by l.serial`,
     values,
   );
 }
@@ -74,10 +90,10 @@ export async function listConversionInstances(db: Db): Promise<Set<number>> {
 }
 
 /**
- * The values that a link of this delivery shows of its contact, as it is now. A copy shows what the recipient's shows.
+ * The values that the target of a link of this delivery shows of its contact, as it is now. A copy shows what the recipient's shows.
  * Of a contact that is gone nothing is known.
  */
-export async function findPersonalValues(db: Db, deliveryId: number): Promise<PersonalValues> {
+export async function findPersonalValues(db: Db, deliveryId: number, target: string): Promise<PersonalValues> {
   const [found] = await queryRows<{ instance_id: number }>(
     db,
     `select instance_id from deliveries where id = $1 and ${onPresent(db)}`,
@@ -106,7 +122,7 @@ export async function findPersonalValues(db: Db, deliveryId: number): Promise<Pe
     system: nothing,
     customFields: new Map(Object.entries(row.fields)),
     builtIns: builtInValues({ ...row, firstName: row.first_name, lastName: row.last_name }),
-    globals: await globalValues(db, row.instance_id),
+    globals: await globalValues(db, row.instance_id, countPlaces([parseTemplate(target)]).keys()),
   };
 }
 

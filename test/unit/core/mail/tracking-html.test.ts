@@ -217,3 +217,12 @@ it.each([
   const tracked = trackHtml(html);
   expect([...tracked.hidden]).toEqual(hidden ? [...tracked.links.keys()] : []);
 });
+
+it("leaves targets alone that are longer than 8 KiB", () => {
+  const ofOctets = (octets: number) => `https://example.org/ñ${"x".repeat(octets - 22)}`;
+  const [long, longer] = [ofOctets(8_192), ofOctets(8_193)];
+  expect(Buffer.byteLength(long)).toBe(8_192);
+  const { shown, targets } = track(`<a href="${long}">x</a><a href="${longer}">x</a>`);
+  expect(targets).toEqual([long]);
+  expect(shown).toBe(`<a href="[${long}]">x</a><a href="${longer}">x</a>${PIXEL}`);
+});

@@ -121,6 +121,22 @@ describe("streamedReply", () => {
     expect(await textOf((await replyOf(["abc", "d"]))?.body)).toBe("abcd");
   });
 
+  it("begins two replies of a caller at a time, and the others when these are there", async () => {
+    const begun: (() => void)[] = [];
+    async function* pieces() {
+      await new Promise<void>((go) => begun.push(go));
+      yield "ab";
+    }
+    const begin = (whose: StreamFor) => streamedReply("text/plain", pieces(), whose, SMALL);
+    const replies = [begin({ ...A, sharer: { key: "b", group: "b" } }), ...Array.from({ length: 5 }, () => begin(A))];
+    for (const asked of [3, 4, 5, 6]) {
+      await expect.poll(() => begun.length).toBe(asked);
+      begun[asked - 2]!();
+    }
+    for (const go of begun) go();
+    for (const reply of replies) expect(await reply).toMatchObject({ ok: true, value: { body: "ab" } });
+  });
+
   it("leaves places to others than a group, however many callers that has", async () => {
     const bodies: Readable[] = [];
     const of = (key: string, group = key): StreamFor => ({ sharer: { key, group }, holds: "connection" });

@@ -200,8 +200,10 @@ export const problems = {
     "email-invalid": "The address is not valid: {reason}",
     "recipients-fields-oversized":
       "The custom fields of these contacts take more than {mebibytes} MiB together: send to fewer at a time.",
-    "globals-oversized": "The message's global variables take more than {mebibytes} MiB together: shorten them.",
+    "message-globals-oversized":
+      "The message's global variables take more than {mebibytes} MiB together: shorten them.",
     "contact-fields-oversized": "The contact's custom fields would take more than {kibibytes} KiB in all.",
+    "contact-groups-oversized": "The names of the contact's groups would take more than {kibibytes} KiB in all.",
     "html-too-many-places": "The message has more than {most} links and tags: shorten it.",
     "url-unreachable": "{field} could not be fetched: {reason}. Look whether it opens in a browser.",
     "send-not-archived": "This send was not archived: there is no copy of its messages.",

@@ -231,8 +231,10 @@ export const problems: Texts["problems"] = {
     "email-invalid": "La dirección no es válida: {reason}",
     "recipients-fields-oversized":
       "Los campos propios de estos contactos ocupan más de {mebibytes} MiB en total: envíe a menos a la vez.",
-    "globals-oversized": "Las variables globales del mensaje ocupan más de {mebibytes} MiB en total: acórtelas.",
+    "message-globals-oversized":
+      "Las variables globales del mensaje ocupan más de {mebibytes} MiB en total: acórtelas.",
     "contact-fields-oversized": "Los campos propios del contacto ocuparían más de {kibibytes} KiB en total.",
+    "contact-groups-oversized": "Los nombres de los grupos del contacto ocuparían más de {kibibytes} KiB en total.",
     "html-too-many-places": "El mensaje tiene más de {most} enlaces y etiquetas: acórtelo.",
     "url-unreachable": "{field}: no se pudo buscar ({reason}). Vea si se abre en un navegador.",
     "send-not-archived": "Este envío no se archivó: no hay copia de sus mensajes.",

@@ -1,0 +1,63 @@
+import type { Refusal } from "../core/refusal.ts";
+import { ok, type Result } from "../core/result.ts";
+import type { RawReply, Sharer } from "../platform/http/endpoint.ts";
+import { type StreamFor, streamedReply } from "../platform/http/streamed-reply.ts";
+
+/** JSON that is made as it is read. @param texts of it; one at least */
+export async function replyJson(
+  texts: AsyncIterable<string>,
+  sharer: Sharer,
+  holds: StreamFor["holds"] = "page",
+): Promise<Result<RawReply, Refusal>> {
+  const reply = await streamedReply("application/json", inPieces(texts), { sharer, holds });
+  return reply.ok ? ok(reply.value as RawReply) : reply;
+}
+
+/** The reply `{"status":"ok","<name>":[…]}`. @param pages of items */
+export function replyList<T>(
+  name: string,
+  pages: AsyncIterable<readonly T[]>,
+  toJson: (item: T) => unknown,
+  sharer: Sharer,
+): Promise<Result<RawReply, Refusal>> {
+  return replyJson(writeList(name, pages, toJson), sharer);
+}
+
+async function* writeList<T>(
+  name: string,
+  pages: AsyncIterable<readonly T[]>,
+  toJson: (item: T) => unknown,
+): AsyncGenerator<string> {
+  yield `{"status":"ok","${name}":[`;
+  yield* jsonItems(pages, toJson);
+  yield "]}";
+}
+
+/** The items of a JSON array. @param pages of items */
+export async function* jsonItems<T>(
+  pages: AsyncIterable<readonly T[]>,
+  toJson: (item: T) => unknown,
+): AsyncGenerator<string> {
+  let separator = "";
+  for await (const page of pages) {
+    for (const item of page) {
+      yield separator + JSON.stringify(toJson(item));
+      separator = ",";
+    }
+  }
+}
+
+/** Of one piece, about. */
+const PIECE_CHARACTERS = 64 * 1024;
+
+/** Pieces of some length, out of many short texts. */
+async function* inPieces(texts: AsyncIterable<string>): AsyncGenerator<string> {
+  let piece = "";
+  for await (const text of texts) {
+    piece += text;
+    if (piece.length < PIECE_CHARACTERS) continue;
+    yield piece;
+    piece = "";
+  }
+  if (piece !== "") yield piece;
+}
