@@ -1,4 +1,6 @@
 import { Counts } from "../core/counts.ts";
+import type { Refusal } from "../core/refusal.ts";
+import { type Result, refuse } from "../core/result.ts";
 
 /** How much is done at once. */
 export interface TurnLimits {
@@ -73,6 +75,16 @@ export class FairTurns {
     } finally {
       this.#leave(client, group);
     }
+  }
+
+  /** Does the work when it is the client's turn; refused where so many of the client's wait for theirs already. */
+  async runOrRefuse<T>(
+    client: string,
+    { mostWaiting, retryAfterSeconds }: { readonly mostWaiting: number; readonly retryAfterSeconds: number },
+    work: () => Promise<Result<T, Refusal>>,
+  ): Promise<Result<T, Refusal>> {
+    if (this.waitingOf(client) >= mostWaiting) return refuse({ kind: "rate-limited", retryAfterSeconds });
+    return this.run(client, work);
   }
 
   /** Waits for the client's turn. @returns what ends it */

@@ -5,13 +5,16 @@ import { readConditionJson, toConditionJson } from "../../core/mail/filter-json.
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { findGoneGroup, judgeSelection } from "../../operations/mail/judge-selection.ts";
+import { FairTurns } from "../../platform/fair-turns.ts";
 import {
   addFilter,
+  COUNTS_AT_ONCE,
   changeFilter,
   countMatches,
   type Filter,
   findFilter,
   listFilters,
+  MANY_COUNTS,
   removeFilter,
 } from "../../store/mail/contacts/filters.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
@@ -38,15 +41,22 @@ const filterJson = z.object({
 });
 
 /** Filters of an instance: saved conditions over its contacts, in the words of the mail API. */
-export const makeFilterEndpoints: MakeConsoleEndpoints = (context) => [
-  listEndpoint(context),
-  addEndpoint(context),
-  countEndpoint(context),
-  changeEndpoint(context),
-  removeEndpoint(context),
-];
+export const makeFilterEndpoints: MakeConsoleEndpoints = (context) => {
+  const counts = new FairTurns(COUNTS_AT_ONCE);
+  const inTurn: InTurn = ({ id }, work) => counts.runOrRefuse(String(id), MANY_COUNTS, work);
+  return [
+    listEndpoint(context, inTurn),
+    addEndpoint(context, inTurn),
+    countEndpoint(context, inTurn),
+    changeEndpoint(context, inTurn),
+    removeEndpoint(context),
+  ];
+};
 
-function listEndpoint(context: ConsoleContext): ConsoleEndpoint {
+/** Does what counts when it is an instance's turn. */
+type InTurn = <T>(instance: Instance, work: () => Promise<Result<T, Refusal>>) => Promise<Result<T, Refusal>>;
+
+function listEndpoint(context: ConsoleContext, inTurn: InTurn): ConsoleEndpoint {
   return consoleEndpoint({
     method: "GET",
     path: "/instances/:name/filters",
@@ -55,17 +65,19 @@ function listEndpoint(context: ConsoleContext): ConsoleEndpoint {
     params: instanceParams,
     reply: z.object({ filtros: z.array(filterJson) }),
     act: ({ caller, params }) =>
-      withInstance(context, caller, params.name, async (instance) => {
-        const filtros: z.infer<typeof filterJson>[] = [];
-        for (const filter of await listFilters(context.db, instance.id)) {
-          filtros.push(await toJson(context, instance, filter));
-        }
-        return ok({ filtros });
-      }),
+      withInstance(context, caller, params.name, (instance) =>
+        inTurn(instance, async () => {
+          const filtros: z.infer<typeof filterJson>[] = [];
+          for (const filter of await listFilters(context.db, instance.id)) {
+            filtros.push(await toJson(context, instance, filter));
+          }
+          return ok({ filtros });
+        }),
+      ),
   });
 }
 
-function addEndpoint(context: ConsoleContext): ConsoleEndpoint {
+function addEndpoint(context: ConsoleContext, inTurn: InTurn): ConsoleEndpoint {
   return consoleEndpoint({
     method: "POST",
     path: "/instances/:name/filters",
@@ -80,13 +92,15 @@ function addEndpoint(context: ConsoleContext): ConsoleEndpoint {
         const condition = readCondition(fields.condiciones);
         if (!condition.ok) return condition;
         const filter = { name: fields.nombre, condition: condition.value };
-        const id = await addFilter(context.db, instance.id, filter);
-        return id === undefined ? refuse(NAME_TAKEN) : ok(await toJson(context, instance, { id, ...filter }));
+        return inTurn(instance, async () => {
+          const id = await addFilter(context.db, instance.id, filter);
+          return id === undefined ? refuse(NAME_TAKEN) : ok(await toJson(context, instance, { id, ...filter }));
+        });
       }),
   });
 }
 
-function countEndpoint(context: ConsoleContext): ConsoleEndpoint {
+function countEndpoint(context: ConsoleContext, inTurn: InTurn): ConsoleEndpoint {
   return consoleEndpoint({
     method: "POST",
     path: "/instances/:name/filters/count",
@@ -102,12 +116,12 @@ function countEndpoint(context: ConsoleContext): ConsoleEndpoint {
         if (!condition.ok) return condition;
         const gone = await judgeSelection(context.db, instance.id, { condition: condition.value });
         if (gone !== undefined) return refuse(unacceptable(gone));
-        return ok({ contactos: await countNow(context, instance, condition.value) });
+        return inTurn(instance, async () => ok({ contactos: await countNow(context, instance, condition.value) }));
       }),
   });
 }
 
-function changeEndpoint(context: ConsoleContext): ConsoleEndpoint {
+function changeEndpoint(context: ConsoleContext, inTurn: InTurn): ConsoleEndpoint {
   return consoleEndpoint({
     method: "PUT",
     path: "/instances/:name/filters/:id",
@@ -126,10 +140,12 @@ function changeEndpoint(context: ConsoleContext): ConsoleEndpoint {
           ...(condition.value === undefined ? {} : { condition: condition.value }),
         };
         const id = Number(params.id);
-        const outcome = await changeFilter(context.db, instance.id, id, change);
-        if (outcome === "name-taken") return refuse(NAME_TAKEN);
-        const changed = outcome === "done" ? await findFilter(context.db, instance.id, id) : undefined;
-        return changed === undefined ? refuse(NO_SUCH_FILTER) : ok(await toJson(context, instance, changed));
+        return inTurn(instance, async () => {
+          const outcome = await changeFilter(context.db, instance.id, id, change);
+          if (outcome === "name-taken") return refuse(NAME_TAKEN);
+          const changed = outcome === "done" ? await findFilter(context.db, instance.id, id) : undefined;
+          return changed === undefined ? refuse(NO_SUCH_FILTER) : ok(await toJson(context, instance, changed));
+        });
       }),
   });
 }

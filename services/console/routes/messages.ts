@@ -52,8 +52,7 @@ const messageParams = z.object({ name: z.string(), id: z.string() });
 const SEARCHES = { atOnce: 4, perClient: 1 };
 
 /** More of one instance's do not wait. */
-const MOST_WAITING = 16;
-const RETRY_AFTER_SECONDS = 2;
+const MANY_SEARCHES = { mostWaiting: 16, retryAfterSeconds: 2 };
 
 /** What became of messages: looked for, told, tried again, taken back. */
 export const makeMessageEndpoints: MakeConsoleEndpoints = (context) => {
@@ -87,10 +86,7 @@ function searchEndpoint(context: ConsoleContext, turns: FairTurns): ConsoleEndpo
         const place = after === undefined ? undefined : readPlace(after);
         if (after !== undefined && place === undefined) return refuse(NOT_A_PLACE);
         const sharer = sharerOf(caller, id);
-        if (turns.waitingOf(sharer) >= MOST_WAITING) {
-          return refuse({ kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS });
-        }
-        return turns.run(sharer, async () => {
+        return turns.runOrRefuse(sharer, MANY_SEARCHES, async () => {
           const plan = await planSearch(context.db, id, toSearch(search));
           if (plan && place && !isPlaceOf(plan.source, place)) return refuse(NOT_A_PLACE);
           const page = await searchMessages(context.db, id, plan, { after: place, limit });

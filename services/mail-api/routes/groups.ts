@@ -3,8 +3,9 @@ import { groupName, tagName, tagValueText } from "../../core/mail/contact-input.
 import { toConditionJson } from "../../core/mail/filter-json.ts";
 import { unacceptable } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
+import { FairTurns } from "../../platform/fair-turns.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
-import { countMatches, listFilters } from "../../store/mail/contacts/filters.ts";
+import { COUNTS_AT_ONCE, countMatches, listFilters, MANY_COUNTS } from "../../store/mail/contacts/filters.ts";
 import { addGroups } from "../../store/mail/contacts/groups.ts";
 import {
   MOST_GLOBALS,
@@ -57,20 +58,22 @@ function filterEndpoint({ db, clock }: MailServices): AnyEndpoint<MailCaller> {
     condiciones: z.record(z.string(), z.unknown()),
     contactos: z.int(),
   });
+  const counts = new FairTurns(COUNTS_AT_ONCE);
   return endpoint({
     method: "GET",
     path: "/filtros",
     summary: "List filters, with the number of contacts that each selects now",
     reply: z.object({ status, filtros: z.array(filterJson) }),
-    act: async ({ caller }) => {
-      const now = new Date(clock.nowMs());
-      const filtros: z.infer<typeof filterJson>[] = [];
-      for (const { id, name, condition } of await listFilters(db, caller.instance.id)) {
-        const contactos = await countMatches(db, caller.instance.id, condition, now);
-        filtros.push({ id, nombre: name, condiciones: toConditionJson(condition), contactos });
-      }
-      return ok({ status: "ok" as const, filtros });
-    },
+    act: ({ caller }) =>
+      counts.runOrRefuse(String(caller.instance.id), MANY_COUNTS, async () => {
+        const now = new Date(clock.nowMs());
+        const filtros: z.infer<typeof filterJson>[] = [];
+        for (const { id, name, condition } of await listFilters(db, caller.instance.id)) {
+          const contactos = await countMatches(db, caller.instance.id, condition, now);
+          filtros.push({ id, nombre: name, condiciones: toConditionJson(condition), contactos });
+        }
+        return ok({ status: "ok" as const, filtros });
+      }),
   });
 }
 
