@@ -25,8 +25,8 @@ describe.skipIf(!hasBrowser)(`lists in the console${browserNote}`, () => {
     const { login, password } = visited.stack.credentials.operator;
     const basic = `Basic ${Buffer.from(`${login}:${password}`).toString("base64")}`;
     const url = `${visited.stack.addresses.console}/admin/v1${path}`;
-    const type = typeof body === "string" ? { "Content-Type": "text/csv" } : {};
-    const answer = await callApi(method, url, { Authorization: basic, ...type }, body);
+    const type = typeof body === "string" ? "text/csv" : "application/json";
+    const answer = await callApi(method, url, { Authorization: basic, "Content-Type": type }, body);
     expect(answer.status).toBe(200);
     return answer.body;
   };
