@@ -77,7 +77,7 @@ export const problems = {
     "sender-domain-exists": "{instance} has {domain} already.",
     "rotation-begun": "New keys of {domain} are under way already.",
     "setup-changed": "What {domain} publishes has changed meanwhile. Look at the proposal again.",
-    "zone-changed": "{domain} was changed meanwhile. Look at the proposal again.",
+    "zone-changed": "{domain} was changed meanwhile. Look again at what would change.",
     "not-hosted-here": "{domain} is not hosted here. Create the records where it is.",
     "primary-needed":
       "The server listens on all of its addresses. Say by which one the other side reaches it, as host:port.",

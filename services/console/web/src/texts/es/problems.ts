@@ -76,7 +76,7 @@ export const problems: Texts["problems"] = {
     "sender-domain-exists": "{instance} ya tiene {domain}.",
     "rotation-begun": "Ya hay claves nuevas de {domain} en camino.",
     "setup-changed": "Lo que publica {domain} cambió entretanto. Mire de nuevo la propuesta.",
-    "zone-changed": "{domain} cambió entretanto. Mire de nuevo la propuesta.",
+    "zone-changed": "{domain} cambió entretanto. Mire de nuevo qué cambiaría.",
     "not-hosted-here": "{domain} no está alojado aquí. Cree los registros donde lo esté.",
     "primary-needed":
       "El servidor escucha en todas sus direcciones. Indique por cuál lo alcanza el otro lado, como host:puerto.",
