@@ -69,6 +69,7 @@ export const PROBLEMS = {
   "suppression-whitelisted": "conflict",
   "suppression-own": "conflict",
   "campaign-of-the-api": "conflict",
+  "campaign-changed": "conflict",
   "campaign-started": "conflict",
   "campaign-not-written": "conflict",
   "campaign-not-under-way": "conflict",

@@ -383,6 +383,7 @@ export const SENTENCES = {
   "dns-server-broken": "the DNS server at {server} gave an answer that is none",
   "filter-exists": "there is a filter of that name",
   "campaign-of-the-api": "a campaign of type {type} is sent by the mail API",
+  "campaign-changed": "the campaign was changed meanwhile: look at it again",
   "campaign-started": "the campaign was started already",
   "campaign-not-written": "the message is not written yet",
   "campaign-not-under-way": "it is not under way",

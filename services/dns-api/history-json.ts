@@ -64,9 +64,12 @@ function* historyPieces(entries: readonly HistoryEntry[], apex: DomainName): Gen
   yield separator === "," ? "]}" : `${separator}]}`;
 }
 
-function* previewPieces({ zone, entry, warnings }: ZonePreview, headers: IncomingHttpHeaders): Generator<string, void> {
+function* previewPieces(
+  { zone, atSerial, entry, warnings }: ZonePreview,
+  headers: IncomingHttpHeaders,
+): Generator<string, void> {
   const difference = entry ?? { deleted: [], added: [], followers: null };
-  yield `{"serial":${zone.soa.serial}`;
+  yield `{"at_serial":${atSerial},"serial":${zone.soa.serial}`;
   yield* memberPieces("added", difference, zone.apex);
   yield* memberPieces("deleted", difference, zone.apex);
   yield followersMember(difference, zone.apex);

@@ -25,6 +25,11 @@ export const seconds = z.int("whole-number-of-seconds").min(0, "not-negative").m
 
 export const serial = z.int("whole-number").min(0, "not-negative").max(MOST_SERIAL, "not-above");
 
+/** Beside a change: what the zone is to have still. */
+export const atSerial = serial
+  .optional()
+  .meta({ description: "of the zone that it is meant for: refused when the zone was changed meanwhile" });
+
 /** Decimal digits, as a number: how numbers are written in a path. */
 export const digits = z
   .string()

@@ -144,6 +144,22 @@ describe("a campaign of type normal", () => {
     expect((await ana("POST", `/campaigns/${numid}/cancel`)).status).toBe(409);
   });
 
+  test("does not start when somebody changed it since it was looked at", async () => {
+    const numid = await addNormal("changed");
+    await addContacts("seen", ["seen@example.net"]);
+    const write = (asunto: string) =>
+      ana("PUT", `/campaigns/${numid}/message`, { ...MESSAGE, asunto, grupos: ["seen"] });
+    const at = new Date(Date.now() + 3_600_000).toISOString();
+    const start = (modificado: string) => ana("POST", `/campaigns/${numid}/start`, { at, modificado });
+    const { modificado: seen } = (await write("seen")).body;
+    await write("of a colleague");
+    expect(await start(seen)).toMatchObject({ status: 409, body: { code: "campaign-changed" } });
+    const { body: now } = await ana("GET", `/campaigns/${numid}`);
+    expect(now).toMatchObject({ estado: "borrador", asunto: "of a colleague" });
+    expect(await start(now.modificado)).toMatchObject({ status: 200, body: { estado: "programado" } });
+    await ana("POST", `/campaigns/${numid}/cancel`);
+  });
+
   test("starts at its time, not before", async () => {
     const numid = await addNormal("later");
     await addContacts("late", ["late@example.net"]);

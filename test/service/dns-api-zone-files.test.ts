@@ -29,6 +29,26 @@ describe("a zone file", () => {
     expect((await get()).text).toBe(out.text.replace(/ 2 7200/, " 3 7200"));
   });
 
+  test("meant for a serial that the zone no longer has is refused", async () => {
+    const previewed = async (body: unknown) =>
+      (await api.call("POST", `/api/v1/zone_preview/${zone}`, body)).body as Record<string, unknown>;
+    const { text } = await get();
+    const file = `${text}www A 192.0.2.1\n`;
+    const batch = { create: [{ name: "www", type: "A", value: "192.0.2.1" }] };
+    for (const change of [file, batch]) expect(await previewed(change)).toMatchObject({ at_serial: 1, serial: 2 });
+    expect(await previewed(text)).toMatchObject({ at_serial: 1, added: [] });
+    await add("certbot");
+    const putAt = (serial: unknown) => api.call("PUT", `/api/v1/zone_file/${zone}?serial=${serial}`, file);
+    expect(await putAt(1)).toMatchObject({ status: 409, body: { msg: expect.stringContaining("serial is 2") } });
+    expect((await get()).text).toContain("certbot");
+    expect((await putAt("x")).status).toBe(400);
+    expect(await putAt((await previewed(file)).at_serial)).toMatchObject({
+      status: 200,
+      body: { serial: 3, records: 2 },
+    });
+    expect((await get()).text).not.toContain("certbot");
+  });
+
   test("gives the same octets in a newly made zone", async () => {
     for (const name of ["a", "b", "c"]) await add(name);
     const out = (await get()).text;

@@ -265,6 +265,43 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await becomes("ftp.console.example.org", "A", []);
   });
 
+  it("applies what was looked at alone: what others changed meanwhile is shown first", async () => {
+    const record = (name: string) => ({ name, type: "A", value: "192.0.2.50" });
+    const add = async (name: string) =>
+      expect((await dnsApi("POST", "/rr/console.example.org", record(name))).status).toBe(200);
+    await open("/dns/demo/zones/console.example.org/file");
+    await button("Start from the current one").click();
+    const area = page.getByRole("textbox", { name: "Master file" });
+    await eventually(
+      () => area.inputValue(),
+      (text) => text.includes("192.0.2.20"),
+    );
+    const current = await area.inputValue();
+    await area.fill(`${current}\nftp A 192.0.2.41\n`);
+    await button("Show the difference").click();
+    await page.getByText("1 added, 0 deleted").waitFor();
+    await add("meanwhile");
+    await button("Replace the zone").click();
+    await expectToast(page, "console.example.org was changed meanwhile");
+    await page.getByText("1 added, 1 deleted").waitFor();
+    await becomes("meanwhile.console.example.org", "A", ["192.0.2.50"]);
+    await button("Replace the zone").click();
+    await expectToast(page, /The zone was replaced/);
+    await becomes("meanwhile.console.example.org", "A", []);
+
+    await open("/dns/demo/zones/console.example.org/records");
+    await button("Delete: ftp A").click();
+    await button("Review and apply").click();
+    await inDialog().getByText("0 added, 1 deleted").waitFor();
+    await add("ftp");
+    await inDialog().getByRole("button", { name: "Apply" }).click();
+    await inDialog().getByText("was changed meanwhile").waitFor();
+    await becomes("ftp.console.example.org", "A", ["192.0.2.41", "192.0.2.50"]);
+    await inDialog().getByRole("button", { name: "Apply" }).click();
+    await expectToast(page, /Applied/);
+    await becomes("ftp.console.example.org", "A", ["192.0.2.50"]);
+  });
+
   it("makes an alias and a pool, shows the pool's members, and drains one", async () => {
     await open("/dns/demo/zones/console.example.org/followers");
     await button("Add an alias").click();

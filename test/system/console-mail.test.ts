@@ -205,6 +205,47 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     await context.close();
   });
 
+  it("starts and tries what the page shows: saved, and as nobody has changed it since", async () => {
+    await open("/campaigns");
+    await button("Create campaign").first().click();
+    await dialog().getByLabel("Name").fill("Seen");
+    await dialog().getByRole("button", { name: "Create" }).click();
+    await page.getByRole("checkbox", { name: /^vip/ }).check();
+    await page.getByLabel("Sender address").fill(`news@${stack.credentials.instance.domain}`);
+    await page.getByLabel("Subject").fill("As saved");
+    await page.getByLabel("HTML of the message").fill("<p>Seen</p>");
+    await button("Save").click();
+    await expectToast(page, "Saved");
+    await page.getByLabel("Send to").fill("trial@example.org");
+
+    await page.getByLabel("Subject").fill("Never saved");
+    await page.getByText("Not saved yet").first().waitFor();
+    expect(await button("Start").isDisabled()).toBe(true);
+    expect(await button("Send test").isDisabled()).toBe(true);
+    await expectAccessible(page);
+    await button("Discard").click();
+    expect(await page.getByLabel("Subject").inputValue()).toBe("As saved");
+    expect(await button("Send test").isDisabled()).toBe(false);
+
+    await button("Start").click();
+    await dialog().getByText("As saved").waitFor();
+    await dialog().getByText("vip 31 contacts").waitFor();
+    await expectAccessible(page);
+    const { login, password } = stack.credentials.operator;
+    const basic = { Authorization: `Basic ${Buffer.from(`${login}:${password}`).toString("base64")}` };
+    const numid = new URL(page.url()).pathname.split("/").at(-1);
+    const path = `${stack.addresses.console}/admin/v1/instances/demo/campaigns/${numid}`;
+    const colleagues = { asunto: "Of a colleague", html: "<p>Other</p>", grupos: ["vip"] };
+    const remitente = `news@${stack.credentials.instance.domain}`;
+    expect((await callApi("PUT", `${path}/message`, basic, { ...colleagues, remitente })).status).toBe(200);
+    await dialog().getByRole("button", { name: "Start" }).click();
+    await dialog().getByText("The campaign was changed meanwhile").waitFor();
+    await dialog().getByText("Of a colleague").waitFor();
+    await page.keyboard.press("Escape");
+    expect(await page.getByLabel("Subject").inputValue()).toBe("Of a colleague");
+    expect((await callApi("GET", path, basic)).body).toMatchObject({ estado: "borrador" });
+  });
+
   it("shows what came of it: bounces by reason and by destination, over time", async () => {
     await eventually(
       () => mailApi("GET", "/contacto/bounce+z@example.org"),

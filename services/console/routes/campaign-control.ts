@@ -89,6 +89,10 @@ function startEndpoint({ db, clock }: ConsoleContext): ConsoleEndpoint {
         .datetime({ offset: true, error: "moment-form" })
         .optional()
         .meta({ description: "at most a day past, which is at once; absent: at once" }),
+      modificado: z.iso
+        .datetime({ error: "moment-form" })
+        .optional()
+        .meta({ description: "as the campaign had it when it was looked at: refused when it was changed meanwhile" }),
     }),
     change: {
       action: "campaign.start",
@@ -96,14 +100,16 @@ function startEndpoint({ db, clock }: ConsoleContext): ConsoleEndpoint {
       detail: ({ fields: { at } }) => ({ at: at ?? "now" }),
     },
     reply: campaignJson,
-    act: ({ caller, params, fields: { at } }) =>
+    act: ({ caller, params, fields: { at, modificado } }) =>
       controlled(db, caller, params, async ({ campaign, send }) => {
         const fault = at && judgeMoment(Date.parse(at), clock.nowMs());
         if (fault) return fault;
         if (send === undefined) return problem("campaign-not-written");
         if (send.groups.length + send.filters.length === 0) return missingField("grupos");
-        const start = { at: at === undefined ? null : new Date(at), login: caller.login };
-        return (await scheduleCampaign(db, campaign, start)) ? undefined : problem("campaign-started");
+        const asOf = modificado === undefined ? undefined : new Date(modificado);
+        const start = { at: at === undefined ? null : new Date(at), login: caller.login, asOf };
+        if (await scheduleCampaign(db, campaign, start)) return undefined;
+        return problem(["draft", "scheduled"].includes(send.state) ? "campaign-changed" : "campaign-started");
       }),
   });
 }

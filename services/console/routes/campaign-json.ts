@@ -44,6 +44,9 @@ export const campaignJson = z.object({
   eeid: z.string().nullable().meta({ description: "its batch, once it was started" }),
   destinatarios: z.int().nullable().meta({ description: "contacts that it went out for, noted at the start" }),
   fin: moment.nullable(),
+  modificado: moment
+    .nullable()
+    .meta({ description: "when its message or its state last changed; null: nothing is written" }),
 });
 
 /** Path parameters of one campaign. */
@@ -77,6 +80,7 @@ export function toCampaignJson(campaign: Campaign, send: CampaignSend | undefine
     eeid: send?.eeid ?? null,
     destinatarios: send?.recipients ?? null,
     fin: send?.finishedAt?.toISOString() ?? null,
+    modificado: send?.modifiedAt.toISOString() ?? null,
   };
 }
 

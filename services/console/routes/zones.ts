@@ -88,6 +88,7 @@ const previewAndRollback: MakeConsoleEndpoints = (context) => [
     bodyType: "text/dns",
     change: null,
     reply: z.object({
+      at_serial: z.int().meta({ description: "of the zone that was looked at" }),
       serial: z.int(),
       added: z.array(recordJson),
       deleted: z.array(recordJson),

@@ -40,6 +40,9 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
     input: "text",
     bodyType: "text/dns",
     reply: z.object({
+      at_serial: z
+        .int()
+        .meta({ description: "of the zone that was looked at: `serial` of the change that is to do just this" }),
       serial: z.int().meta({ description: "that the zone would have" }),
       added: z.array(recordJson),
       deleted: z.array(recordJson),

@@ -18,7 +18,7 @@ import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.
 import { aliasBatch, poolBatch, readFollowerBatch } from "../follower-json.ts";
 import { weightOfJson } from "../large-work.ts";
 import { readModification, readRecord, recordChanges, recordFields, recordReply, showRecord } from "../record-json.ts";
-import { domainParam, serial, warnings, withWarnings } from "../schemas.ts";
+import { atSerial, domainParam, warnings, withWarnings } from "../schemas.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 
 const recordId = z.int("record-number-form").positive("record-number-form");
@@ -43,9 +43,7 @@ export const batchFields = z.object({
   delete: z.array(recordId).default([]),
   alias: aliasBatch.optional(),
   pool: poolBatch.optional(),
-  serial: serial
-    .optional()
-    .meta({ description: "of the zone that it is meant for: refused when the zone was changed meanwhile" }),
+  serial: atSerial,
 });
 
 /** Resource records. */
@@ -169,8 +167,8 @@ export function readBatch(
   }
   const followers = readFollowerBatch(fields.alias, fields.pool, { apex, allowed });
   if (!followers.ok) return followers;
-  const { delete: deletionIds, serial: atSerial } = fields;
-  return ok({ creations, modifications, deletionIds, followers: followers.value, atSerial });
+  const { delete: deletionIds, serial } = fields;
+  return ok({ creations, modifications, deletionIds, followers: followers.value, atSerial: serial });
 }
 
 function showBatch(changed: ZoneChanged, fields: z.output<typeof batchFields>, headers: IncomingHttpHeaders) {

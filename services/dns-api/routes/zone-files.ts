@@ -11,7 +11,7 @@ import { dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { replyHistory } from "../history-json.ts";
 import { weightOfFile, weightOfPage, weightOfZone, ZONE_FILE_BOUNDS } from "../large-work.ts";
 import { recordReply } from "../record-json.ts";
-import { domainParam, serial, warnings, withWarnings } from "../schemas.ts";
+import { atSerial, domainParam, serial, warnings, withWarnings } from "../schemas.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 
 /** Changes in one page of a history, unless the caller wants another number, and at most. */
@@ -51,13 +51,14 @@ const masterFiles: MakeEndpoints = (context) => [
     params: domainParam,
     input: "text",
     bodyType: "text/dns",
+    fields: z.object({ serial: atSerial }),
     reply: z.object({ serial: z.int(), records: z.int(), warnings }),
-    act: async ({ caller, params, text, headers }) => {
+    act: async ({ caller, params, text, fields, headers }) => {
       const named = zoneTarget(caller, params.domain);
       if (!named.ok) return named;
       const size = await measureReplacement(context.db, named.value, text);
       if (!size.ok) return size;
-      const file = { text, bounds: ZONE_FILE_BOUNDS };
+      const file = { text, bounds: ZONE_FILE_BOUNDS, atSerial: fields.serial };
       const usage = await readZoneUsage(context.db, named.value.scope, named.value.apex);
       if (!usage) return refuse(zoneDoesNotExist(params.domain));
       const worker = await context.quotas.workerOf(caller);

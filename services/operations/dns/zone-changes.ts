@@ -5,7 +5,7 @@ import type { ResourceRecord } from "../../core/dns/record.ts";
 import { judgeChange, type Token } from "../../core/dns/token.ts";
 import type { RecordDifference, ZoneChange } from "../../core/dns/zone-edit.ts";
 import { recordOctets, zoneOctets } from "../../core/dns/zone-octets.ts";
-import type { Refusal } from "../../core/refusal.ts";
+import { conflict, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Sentence } from "../../core/sentences.ts";
 import type { Clock } from "../../platform/clock.ts";
@@ -86,6 +86,8 @@ export interface ZoneChanged {
   readonly difference?: JournalColumns;
   /** And what it would hold of followers. */
   readonly followers?: FollowerChange | undefined;
+  /** The serial of the zone that such a change was planned on. */
+  readonly atSerial?: number;
 }
 
 /**
@@ -102,6 +104,15 @@ export function changeZone(
   plan: (db: Db) => Promise<Result<ZonePlan, Refusal>>,
 ): Promise<Result<ZoneChanged, Refusal>> {
   return withinQuotas(db, () => changeWithinQuotas(db, target, plan));
+}
+
+/**
+ * Refuses a change that is meant for a zone of another serial.
+ * @param atSerial undefined: it is meant for the zone as it is
+ */
+export function judgeSerial({ domain }: ZoneTarget, { soa }: Zone, atSerial: number | undefined): Refusal | undefined {
+  if (atSerial === undefined || atSerial === soa.serial) return undefined;
+  return conflict("zone-changed", { domain, serial: soa.serial });
 }
 
 async function changeWithinQuotas(
@@ -131,7 +142,8 @@ async function changeWithinQuotas(
       await lookForRoom(on, zone.id, growthOf(zone, signed.value));
       const difference = differenceOf(zone, change);
       const none = { createdIds: [], followerIds: [] };
-      return ok({ zone: after, ...none, warnings: said, changed: true, difference, followers: change.followers });
+      const looked = { difference, followers: change.followers, atSerial: zone.soa.serial };
+      return ok({ zone: after, ...none, warnings: said, changed: true, ...looked });
     }
     const written = await writeChange(on, zone, signed.value, target);
     if (!written) return "overtaken";

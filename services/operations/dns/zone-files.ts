@@ -32,7 +32,7 @@ import type { JournalColumns } from "../../store/dns/zone-changes.ts";
 import { readZoneUsage } from "../../store/dns/zone-usage.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { inSnapshot } from "../../store/transactions.ts";
-import { changeZone, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
+import { changeZone, judgeSerial, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
 import { createZone, type NewZone, type ZoneOwner } from "./zone-creation.ts";
 import { measureNewZone, measureReplacement } from "./zone-file-size.ts";
 import { judgeFollowers, keptBy, withDerivedAsIs } from "./zone-followers.ts";
@@ -49,6 +49,7 @@ export interface ZoneFileApplied {
   /** As of {@link ZoneChanged}. */
   readonly difference?: JournalColumns | undefined;
   readonly followers?: FollowerChange | undefined;
+  readonly atSerial?: number | undefined;
 }
 
 /** A master file that a zone may be made of. */
@@ -59,6 +60,8 @@ interface CheckedFile {
   /** The names that are to follow others; undefined: those that do. */
   readonly followers?: readonly Follower[] | undefined;
   readonly warnings: readonly Sentence[];
+  /** Of the zone that it is meant for; undefined: whatever it has. */
+  readonly atSerial?: number | undefined;
 }
 
 /**
@@ -96,17 +99,22 @@ export async function* zoneFilePieces(db: Db, zone: Zone): AsyncGenerator<string
  * Puts a master file in the place of all records of a zone, as one change. A SOA in it becomes the zone's, with its
  * serial when that is ahead.
  * @param file.bounds what the zone may come to; none unless given
+ * @param file.atSerial of the zone that it is meant for: refused when the zone was changed meanwhile
  */
 export async function replaceZone(
   db: Db,
   target: ZoneTarget,
-  { text, bounds }: { readonly text: string; readonly bounds?: ZoneBounds },
+  {
+    text,
+    bounds,
+    atSerial,
+  }: { readonly text: string; readonly bounds?: ZoneBounds; readonly atSerial?: number | undefined },
   now: Date,
 ): Promise<Result<ZoneFileApplied, Refusal>> {
   const found = await findZone(db, target.scope, target.apex);
   if (!found) return refuse(zoneDoesNotExist(target.domain));
   const file = await runInTurns(readZoneFile({ text, bounds }, target.apex, found));
-  return file.ok ? putInPlace(db, target, file.value, now) : file;
+  return file.ok ? putInPlace(db, target, { ...file.value, atSerial }, now) : file;
 }
 
 /** Puts records, and a SOA where there is one, in the place of all that a zone has, as one change. */
@@ -154,11 +162,13 @@ async function putInPlace(
   const changed = await changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
     const zone = await findZone(on, target.scope, target.apex);
     if (!zone) return refuse(zoneDoesNotExist(target.domain));
+    const changedMeanwhile = judgeSerial(target, zone, file.atSerial);
+    if (changedMeanwhile) return refuse(changedMeanwhile);
     return planReplacement(on, zone, file, now);
   });
   if (!changed.ok) return changed;
-  const { zone, warnings, difference, followers } = changed.value;
-  return ok({ zone, records: file.records.length, warnings, difference, followers });
+  const { zone, warnings, difference, followers, atSerial } = changed.value;
+  return ok({ zone, records: file.records.length, warnings, difference, followers, atSerial });
 }
 
 /**

@@ -12,6 +12,8 @@ import { TOO_LARGE_TO_SHOW } from "./zone-file-size.ts";
 export interface ZonePreview {
   /** As the zone would be. */
   readonly zone: Zone;
+  /** The serial of the zone that it was planned on. */
+  readonly atSerial: number;
   /** What the history would show of it; undefined when nothing would change. */
   readonly entry: Pick<HistoryEntry, "deleted" | "added" | "followers"> | undefined;
   readonly warnings: readonly Sentence[];
@@ -26,17 +28,20 @@ export function previewOf({
   warnings,
   difference,
   followers,
+  atSerial = zone.soa.serial,
 }: {
   readonly zone: Zone;
   readonly warnings: readonly Sentence[];
   readonly difference?: JournalColumns | undefined;
   readonly followers?: FollowerChange | undefined;
+  readonly atSerial?: number | undefined;
 }): Result<ZonePreview, Refusal> {
-  if (!difference) return ok({ zone, entry: undefined, warnings });
+  if (!difference) return ok({ zone, atSerial, entry: undefined, warnings });
   const [deleted, added] = difference;
   if (!deleted || !added) return refuse(TOO_LARGE_TO_SHOW);
   return ok({
     zone,
+    atSerial,
     entry: { deleted: recordsIn(deleted), added: recordsIn(added), followers: followersInJournal(followers) },
     warnings,
   });

@@ -12,14 +12,14 @@ import {
   type ZoneEdits,
 } from "../../core/dns/zone-edit.ts";
 import { alteredTargets, findWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
-import { conflict, type Refusal, unacceptable } from "../../core/refusal.ts";
+import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readRecordsAt, readRecordsBelow, readRecordsPointingTo } from "../../store/dns/records.ts";
 import { measureExcerpt, readExcerpt, readLargeExcerpt, type ZoneExcerpt } from "../../store/dns/zone-excerpts.ts";
 import { type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
-import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
+import { changeZone, judgeSerial, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
 import { checkPlaces, planFollowers } from "./zone-followers.ts";
 
 /** So many records below a new zone cut are enough to warn of them. */
@@ -46,9 +46,8 @@ export function changeRecords(
   return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
     const excerpt = await excerptFor(on, target, names, ids);
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
-    if (edits.atSerial !== undefined && edits.atSerial !== excerpt.zone.soa.serial) {
-      return refuse(conflict("zone-changed", { domain: target.domain, serial: excerpt.zone.soa.serial }));
-    }
+    const changedMeanwhile = judgeSerial(target, excerpt.zone, edits.atSerial);
+    if (changedMeanwhile) return refuse(changedMeanwhile);
     if (!edits.followers) return planEdits(on, { ...excerpt, names }, { edits, now });
     const planned = await planFollowers(on, excerpt.zone, edits.followers);
     if (!planned.ok) return planned;

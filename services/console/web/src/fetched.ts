@@ -13,14 +13,14 @@ export interface Fetched<T> {
 }
 
 /**
- * Reads a path and keeps it read: anew when the path changes, on `reload`, and every `everyMs` while the page is
- * visible.
+ * Reads a path and keeps it read: anew when the path changes, on `reload`, and while the page is visible after each pause.
  * @param path below `/admin/v1`; undefined: nothing to read yet
- * @param everyMs a pause, or what it is for the newest answer: undefined when that will not change any more
+ * @param pause milliseconds from an answer to the next request, or what they are for the newest answer: undefined when that
+ * will not change any more
  */
 export function useFetched<T>(
   path: string | undefined,
-  everyMs?: number | ((newest: T | undefined) => number | undefined),
+  pause?: number | ((newest: T | undefined) => number | undefined),
 ): Fetched<T> {
   const [state, setState] = useState<{ path?: string | undefined; value?: T; problem?: Problem; loading: boolean }>({
     loading: path !== undefined,
@@ -44,9 +44,10 @@ export function useFetched<T>(
   }, [path, attempt]);
 
   const current = state.path === path ? state : undefined;
-  const pauseMs = typeof everyMs === "function" ? everyMs(current?.value) : everyMs;
-  useEvery(path === undefined ? undefined : pauseMs, reload);
-  return { value: current?.value, problem: current?.problem, loading: current?.loading ?? path !== undefined, reload };
+  const loading = current?.loading ?? path !== undefined;
+  const pauseMs = typeof pause === "function" ? pause(current?.value) : pause;
+  useEvery(path === undefined || loading ? undefined : pauseMs, reload);
+  return { value: current?.value, problem: current?.problem, loading, reload };
 }
 
 /** A list, as far as it was read. */
@@ -59,13 +60,15 @@ export interface Rows<Row> {
 }
 
 /** Reads a list that the server gives at once, as the member `name` of the body; see {@link useFetched}. */
-export function useRows<Row>(path: string, name: string, everyMs?: number): Rows<Row> {
-  const { value, problem, loading, reload } = useFetched<Readonly<Record<string, readonly Row[]>>>(path, everyMs);
+export function useRows<Row>(path: string, name: string, pauseMs?: number): Rows<Row> {
+  const { value, problem, loading, reload } = useFetched<Readonly<Record<string, readonly Row[]>>>(path, pauseMs);
   return { rows: value?.[name] ?? [], problem, loading, reload };
 }
 
 /** A list that the server gives in pages. */
-export interface Pages<Row> extends Rows<Row> {
+export interface Pages<Row, Body> extends Rows<Row> {
+  /** The page that was read last. */
+  readonly newest: Body | undefined;
   /** Reads the next page; undefined when there is none. */
   readonly loadMore: (() => void) | undefined;
 }
@@ -76,56 +79,72 @@ export interface PageSource<Row, Body> {
   readonly rows: (body: Body) => readonly Row[];
   /** Where the next page begins; undefined after the last. */
   readonly next: (body: Body) => string | undefined;
+  /** Milliseconds from an answer until the list is read anew; undefined: it stays. */
+  readonly pauseMs?: (rows: readonly Row[]) => number | undefined;
 }
 
 /**
  * Reads a list page by page.
- * @param key what makes this another list (its search, its filters): then it starts over
+ * @param key what makes this another list (its search, its filters): then it starts over, with none of the other's rows
  */
-export function usePages<Row, Body>(key: string, source: PageSource<Row, Body>): Pages<Row> {
-  const [rows, setRows] = useState<readonly Row[]>([]);
-  // Places are of the list that they were read in: another one begins at its beginning.
+export function usePages<Row, Body>(key: string, source: PageSource<Row, Body>): Pages<Row, Body> {
+  const [read, setRead] = useState<PagesRead<Row, Body>>(nothingRead(key));
+  // A place is of the list that it was read in: another one begins at its beginning.
   const [position, setPosition] = useState<Place & { readonly attempt: number }>({ key, after: undefined, attempt: 0 });
-  const [end, setEnd] = useState<Place>({ key, after: undefined });
-  const [problem, setProblem] = useState<Problem>();
-  const [loading, setLoading] = useState(true);
   const after = position.key === key ? position.after : undefined;
-  const next = end.key === key ? end.after : undefined;
 
   // The source is written anew at each drawing; the key says when it differs.
   useEffect(() => {
     const abort = new AbortController();
-    setLoading(true);
+    setRead((before) => ({ ...(before.key === key ? before : nothingRead<Row, Body>(key)), loading: true }));
     request<Body>("GET", source.path(after), { signal: abort.signal }).then(
       (answer) => {
-        setLoading(false);
-        setProblem(answer.ok ? undefined : answer.error);
-        if (!answer.ok) return;
-        const page = source.rows(answer.value);
-        setRows((before) => (after === undefined ? page : [...before, ...page]));
-        setEnd({ key, after: source.next(answer.value) });
+        if (!answer.ok) return setRead((before) => ({ ...before, problem: answer.error, loading: false }));
+        const { value: newest } = answer;
+        const page = source.rows(newest);
+        const next = source.next(newest);
+        setRead(({ rows: before }) => {
+          const rows = after === undefined ? page : [...before, ...page];
+          return { key, rows, newest, next, problem: undefined, loading: false };
+        });
       },
       () => {},
     );
     return () => abort.abort();
   }, [key, after, position.attempt]);
 
+  const { rows, newest, next, problem, loading } = read.key === key ? read : nothingRead<Row, Body>(key);
   const goTo = (place: string | undefined) =>
     setPosition(({ attempt }) => ({ key, after: place, attempt: attempt + 1 }));
   const loadMore = useCallback(() => goTo(next), [key, next]);
   const reload = useCallback(() => goTo(undefined), [key]);
-  return { rows, problem, loading, loadMore: next === undefined ? undefined : loadMore, reload };
+  useEvery(loading ? undefined : source.pauseMs?.(rows), reload);
+  return { rows, newest, problem, loading, loadMore: next === undefined ? undefined : loadMore, reload };
+}
+
+/** What was read of the list of a key. */
+interface PagesRead<Row, Body> {
+  readonly key: string;
+  readonly rows: readonly Row[];
+  readonly newest: Body | undefined;
+  readonly next: string | undefined;
+  readonly problem: Problem | undefined;
+  readonly loading: boolean;
+}
+
+function nothingRead<Row, Body>(key: string): PagesRead<Row, Body> {
+  return { key, rows: [], newest: undefined, next: undefined, problem: undefined, loading: true };
 }
 
 /** A place in a list. */
 interface Place {
   readonly key: string;
-  /** Where a page ended; undefined: the list's beginning, or its end. */
+  /** Where a page ended; undefined: the list's beginning. */
   readonly after: string | undefined;
 }
 
 /** Calls again and again while the page is visible, and at once when it becomes so. */
-export function useEvery(intervalMs: number | undefined, action: () => void): void {
+function useEvery(intervalMs: number | undefined, action: () => void): void {
   useEffect(() => {
     if (intervalMs === undefined) return;
     const act = () => {

@@ -34,6 +34,8 @@ export interface CampaignSend extends CampaignMessage {
   /** How many contacts the snapshot holds that was taken at the start, invalid and unsubscribed ones included. */
   readonly recipients: number | null;
   readonly finishedAt: Date | null;
+  /** When it was last written, or changed its state. */
+  readonly modifiedAt: Date;
 }
 
 export async function findCampaignSend(
@@ -98,20 +100,22 @@ export async function saveCampaignMessage(
 
 /**
  * Has a campaign start at a moment, or at once; a scheduled one gets the new moment.
- * @returns false when it was started already
+ * @param start.asOf what its `modifiedAt` is to be still; absent: whatever it is
+ * @returns false when it was started already, or changed meanwhile
  */
 export async function scheduleCampaign(
   db: Db,
   campaign: { readonly instanceId: number; readonly numid: number },
-  start: { readonly at: Date | null; readonly login: string },
+  start: { readonly at: Date | null; readonly login: string; readonly asOf?: Date | undefined },
 ): Promise<boolean> {
   const rows = await queryRows(
     db,
     `update campaign_sends set state = 'scheduled', starts_at = coalesce($1::timestamptz, clock.at), creator = $2,
        paused_at = null, pause_reason = null, claimed_until = null, modified_at = clock.at
      from (select now() as at) as clock
-     where instance_id = $4 and campaign_numid = $3 and eeid is null and state in ('draft', 'scheduled') returning 1`,
-    [start.at, start.login, campaign.numid, campaign.instanceId],
+     where instance_id = $4 and campaign_numid = $3 and eeid is null and state in ('draft', 'scheduled')
+       and ($5::timestamptz is null or date_trunc('milliseconds', modified_at) = $5) returning 1`,
+    [start.at, start.login, campaign.numid, campaign.instanceId, start.asOf ?? null],
   );
   return rows.length > 0;
 }
@@ -216,6 +220,7 @@ export interface CampaignSendRow {
   judged_tried: number;
   judged_bounced: number;
   finished_at: Date | null;
+  modified_at: Date;
 }
 
 export function toCampaignSend(row: CampaignSendRow): CampaignSend {
@@ -235,5 +240,6 @@ export function toCampaignSend(row: CampaignSendRow): CampaignSend {
     eeid: row.eeid,
     recipients: row.recipients,
     finishedAt: row.finished_at,
+    modifiedAt: row.modified_at,
   };
 }

@@ -50,7 +50,7 @@ export function Table<Row>(props: TableProps<Row>) {
     <>
       <ProblemNote problem={problem} {...(reload ? { retry: reload } : {})} />
       <Rows {...props} />
-      {loadMore && <More loadMore={loadMore} busy={loading === true} />}
+      {loadMore && <More loadMore={loadMore} busy={loading === true} failed={problem !== undefined} />}
     </>
   );
 }
@@ -155,15 +155,22 @@ function Spacer({ rows, columns }: { readonly rows: number; readonly columns: nu
   );
 }
 
-/** A button that presses itself when it comes into sight. */
-function More({ loadMore, busy }: { readonly loadMore: () => void; readonly busy: boolean }) {
+interface MoreProps {
+  readonly loadMore: () => void;
+  readonly busy: boolean;
+  /** Whether the last attempt failed. */
+  readonly failed: boolean;
+}
+
+/** A button that presses itself when it comes into sight; once that failed, the reader presses it. */
+function More({ loadMore, busy, failed }: MoreProps) {
   const element = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    if (busy || !element.current) return;
+    if (busy || failed || !element.current) return;
     const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && loadMore());
     observer.observe(element.current);
     return () => observer.disconnect();
-  }, [loadMore, busy]);
+  }, [loadMore, busy, failed]);
   return (
     <div ref={element} class="more">
       <Button busy={busy} onClick={loadMore}>

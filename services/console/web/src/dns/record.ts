@@ -46,6 +46,8 @@ export interface ZonePreview {
   readonly added: readonly ZoneRecord[];
   readonly deleted: readonly ZoneRecord[];
   readonly warnings: readonly Sentence[];
+  /** The serial of the zone that was looked at. */
+  readonly at_serial: number;
   /** The zone's serial afterwards. */
   readonly serial: number;
 }

@@ -21,13 +21,13 @@ interface JobProgressProps {
 /** How far a job is, and what came of it. */
 export function JobProgress({ id, onEnd }: JobProgressProps) {
   const path = `/jobs${pathOf(id)}`;
-  const running = useFetched<Job>(path, REFRESH_MS);
-  const ended = running.value !== undefined && running.value.state !== "running" ? running.value : undefined;
+  const followed = useFetched<Job>(path, (job) => (job && job.state !== "running" ? undefined : REFRESH_MS));
+  const ended = followed.value?.state === "running" ? undefined : followed.value;
   // Told once, whatever is drawn meanwhile.
   useEffect(() => {
     if (ended) onEnd?.(ended);
   }, [ended?.state]);
-  return <Loaded of={running}>{(job) => <JobReport job={job} />}</Loaded>;
+  return <Loaded of={followed}>{(job) => <JobReport job={job} />}</Loaded>;
 }
 
 function JobReport({ job }: { readonly job: Job }) {

@@ -7,7 +7,7 @@ import { EmptyState } from "../components/empty-state.tsx";
 import { Loaded } from "../components/loaded.tsx";
 import { Page } from "../components/page.tsx";
 import { Table } from "../components/table.tsx";
-import { useEvery, useFetched, usePages } from "../fetched.ts";
+import { useFetched, usePages } from "../fetched.ts";
 import { formatTime } from "../format.ts";
 import { pathOf, queryOf } from "../http.ts";
 import { texts } from "../texts.ts";
@@ -40,9 +40,9 @@ export function SandboxPage() {
     path: (before) => `/sandbox/messages${queryOf({ limit: PAGE_SIZE, before })}`,
     rows: ({ messages }) => messages,
     next: ({ messages }) => (messages.length < PAGE_SIZE ? undefined : String(messages.at(-1)?.id)),
+    // A reader who paged on looks at older messages: those must not jump away.
+    pauseMs: ({ length }) => (length <= PAGE_SIZE ? REFRESH_MS : undefined),
   });
-  // A reader who paged on looks at older messages: those must not jump away.
-  useEvery(pages.rows.length <= PAGE_SIZE ? REFRESH_MS : undefined, pages.reload);
   return (
     <Page title={words.title}>
       <p class="intro">{words.intro}</p>

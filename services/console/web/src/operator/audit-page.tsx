@@ -27,12 +27,13 @@ const PAGE_SIZE = 100;
 export function AuditPage() {
   const { audit: words } = texts().operator;
   const [{ actor = "" }, changeQuery] = useQuery();
-  const pages = usePages<AuditEntry, { audit: AuditEntry[] }>(actor, {
-    path: (before) => `/audit${queryOf({ actor, before, limit: PAGE_SIZE })}`,
+  const wanted = actor.trim();
+  const pages = usePages<AuditEntry, { audit: AuditEntry[] }>(wanted, {
+    path: (before) => `/audit${queryOf({ actor: wanted, before, limit: PAGE_SIZE })}`,
     rows: ({ audit }) => audit,
     next: ({ audit }) => (audit.length < PAGE_SIZE ? undefined : String(audit.at(-1)?.id)),
   });
-  const onSearch = useCallback((wanted: string) => changeQuery({ actor: wanted.trim() }), [changeQuery]);
+  const onSearch = useCallback((text: string) => changeQuery({ actor: text }), [changeQuery]);
   return (
     <ListPage<AuditEntry>
       words={words}

@@ -11,7 +11,7 @@ import { showToast } from "../../components/toasts.tsx";
 import { useFetched } from "../../fetched.ts";
 import { useForm } from "../../form.ts";
 import { formatNumber } from "../../format.ts";
-import { API, request } from "../../http.ts";
+import { API, queryOf, request } from "../../http.ts";
 import { keptDraft, useKeptDraft } from "../../kept-drafts.ts";
 import { texts } from "../../texts.ts";
 import { dnsApi, resellerApi } from "../paths.ts";
@@ -103,8 +103,12 @@ function Replacement({ reseller, domain, text, keep, onDone }: ReplacementProps)
     (preview, values) => setSeen({ text: values.text, preview }),
   );
   const apply = useAction(
-    (zoneFile: string) =>
-      request<{ serial: number; records: number }>("PUT", dnsApi(reseller, "zone_file", domain), { text: zoneFile }),
+    async (looked: { text: string; preview: ZonePreview }) => {
+      const path = dnsApi(reseller, "zone_file", domain) + queryOf({ serial: looked.preview.at_serial });
+      const answer = await request<{ serial: number; records: number }>("PUT", path, { text: looked.text });
+      if (!answer.ok && answer.error.code === "zone-changed") form.submit();
+      return answer;
+    },
     ({ records, serial }) => {
       showToast(words.applied(formatNumber(records), String(serial)));
       form.set({ text: "" });
@@ -123,7 +127,7 @@ function Replacement({ reseller, domain, text, keep, onDone }: ReplacementProps)
         <Button submit busy={form.busy} disabled={form.values.text.trim() === ""}>
           {words.preview}
         </Button>
-        <Button kind="primary" busy={apply.busy} disabled={!isSeen} onClick={() => void apply.run(form.values.text)}>
+        <Button kind="primary" busy={apply.busy} disabled={!isSeen} onClick={() => isSeen && void apply.run(seen)}>
           {words.apply}
         </Button>
       </div>

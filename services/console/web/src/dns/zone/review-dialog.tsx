@@ -26,12 +26,15 @@ export function ReviewDialog({ reseller, domain, changes, onApplied, onClose }: 
   const [applied, setApplied] = useState<Answer<{ serial: number }>>();
   const [busy, setBusy] = useState(false);
   const body = toBatch(changes);
-  useEffect(() => {
-    void request<ZonePreview>("POST", resellerApi(reseller, "zones", domain, "preview"), { body }).then(setPreview);
-  }, []);
-  const apply = async () => {
+  const look = async () =>
+    setPreview(await request<ZonePreview>("POST", resellerApi(reseller, "zones", domain, "preview"), { body }));
+  useEffect(() => void look(), []);
+  const apply = async ({ at_serial }: ZonePreview) => {
     setBusy(true);
-    const answer = await request<{ serial: number }>("POST", dnsApi(reseller, "rr", domain, "batch"), { body });
+    const answer = await request<{ serial: number }>("POST", dnsApi(reseller, "rr", domain, "batch"), {
+      body: { ...body, serial: at_serial },
+    });
+    if (!answer.ok && answer.error.code === "zone-changed") await look();
     setBusy(false);
     setApplied(answer);
     if (!answer.ok) return;
@@ -51,7 +54,12 @@ export function ReviewDialog({ reseller, domain, changes, onApplied, onClose }: 
       </div>
       <footer class="dialog-foot">
         <Button onClick={onClose}>{shell.cancel}</Button>
-        <Button kind="primary" busy={busy} disabled={preview?.ok !== true || isNothing} onClick={() => void apply()}>
+        <Button
+          kind="primary"
+          busy={busy}
+          disabled={preview?.ok !== true || isNothing}
+          onClick={() => preview?.ok && void apply(preview.value)}
+        >
           {dns.pending.apply}
         </Button>
       </footer>

@@ -2,6 +2,7 @@ import { useState } from "preact/hooks";
 import { useAction } from "../../action.ts";
 import { Button } from "../../components/button.tsx";
 import { ConfirmDialog, FormDialog } from "../../components/dialog.tsx";
+import { Facts } from "../../components/facts.tsx";
 import { SelectField, TextField } from "../../components/field.tsx";
 import { showToast } from "../../components/toasts.tsx";
 import { useForm } from "../../form.ts";
@@ -9,16 +10,19 @@ import { momentOf } from "../../format.ts";
 import { request } from "../../http.ts";
 import { texts } from "../../texts.ts";
 import { instancePath } from "../addresses.ts";
-import type { Campaign } from "./campaign.ts";
+import { type Campaign, senderOf } from "./campaign.ts";
+import { ChosenRecipients } from "./recipients.tsx";
 
 interface CampaignControlsProps {
   readonly instance: string;
   readonly campaign: Campaign;
+  /** Whether the page shows what is not saved: a start would send something else. */
+  readonly unsaved: boolean;
   readonly done: () => void;
 }
 
 /** The buttons that a campaign of type `normal` has in its state. */
-export function CampaignControls({ instance, campaign, done }: CampaignControlsProps) {
+export function CampaignControls({ instance, campaign, unsaved, done }: CampaignControlsProps) {
   const words = texts().mail.campaigns;
   const [starting, setStarting] = useState(false);
   const [cancelling, setCancelling] = useState(false);
@@ -31,9 +35,12 @@ export function CampaignControls({ instance, campaign, done }: CampaignControlsP
   return (
     <>
       {estado === "borrador" && (
-        <Button kind="primary" icon="play" onClick={() => setStarting(true)}>
-          {words.start}
-        </Button>
+        <>
+          {unsaved && <span class="hint">{words.saveFirst}</span>}
+          <Button kind="primary" icon="play" disabled={unsaved} onClick={() => setStarting(true)}>
+            {words.start}
+          </Button>
+        </>
       )}
       {canPause && (
         <Button icon="pause" busy={tell.busy} onClick={() => void tell.run("pause")}>
@@ -66,7 +73,7 @@ export function CampaignControls({ instance, campaign, done }: CampaignControlsP
   );
 }
 
-interface StartDialogProps extends CampaignControlsProps {
+interface StartDialogProps extends Omit<CampaignControlsProps, "unsaved"> {
   readonly close: () => void;
 }
 
@@ -74,11 +81,17 @@ function StartDialog({ instance, campaign, close, done }: StartDialogProps) {
   const words = texts().mail.campaigns;
   const form = useForm(
     { when: "now", at: "" },
-    ({ when, at }) =>
-      request("POST", instancePath(instance, "campaigns", campaign.numid, "start"), {
-        // The field has the reader's wall-clock time; the API wants a moment.
-        body: when === "now" || at === "" ? {} : { at: momentOf(at) },
-      }),
+    async ({ when, at }) => {
+      const started = await request("POST", instancePath(instance, "campaigns", campaign.numid, "start"), {
+        body: {
+          // The field has the reader's wall-clock time; the API wants a moment.
+          ...(when === "now" || at === "" ? {} : { at: momentOf(at) }),
+          ...(campaign.modificado === null ? {} : { modificado: campaign.modificado }),
+        },
+      });
+      if (!started.ok && started.error.code === "campaign-changed") done();
+      return started;
+    },
     () => {
       showToast(words.started);
       close();
@@ -94,6 +107,13 @@ function StartDialog({ instance, campaign, close, done }: StartDialogProps) {
       disabled={later && form.values.at === ""}
       onClose={close}
     >
+      <Facts
+        facts={[
+          { label: words.sender, value: senderOf(campaign) },
+          { label: words.subject, value: campaign.asunto },
+        ]}
+      />
+      <ChosenRecipients instance={instance} campaign={campaign} />
       <p>{words.startHint}</p>
       <SelectField
         {...form.field("when")}

@@ -12,7 +12,7 @@ import { texts } from "../../texts.ts";
 import { instancePath, mailApiPath, mailPage } from "../addresses.ts";
 import { BatchProgress } from "../sends/batch-progress.tsx";
 import "../mail.css";
-import { type Campaign, type CampaignWithHtml, isDraft, isUnderWay } from "./campaign.ts";
+import { type Campaign, type CampaignWithHtml, isDraft, isUnderWay, senderOf } from "./campaign.ts";
 import { CampaignControls } from "./campaign-controls.tsx";
 import { StateBadge } from "./campaigns-page.tsx";
 import { MessageForm } from "./message-form.tsx";
@@ -27,6 +27,7 @@ export function CampaignPage({ instance, numid }: { readonly instance: string; r
   const found = useFetched<CampaignWithHtml>(instancePath(instance, "campaigns", numid), (campaign) =>
     campaign && isUnderWay(campaign) ? REFRESH_MS : undefined,
   );
+  const [unsaved, setUnsaved] = useState(false);
   const { value } = found;
   return (
     <Page
@@ -34,7 +35,9 @@ export function CampaignPage({ instance, numid }: { readonly instance: string; r
       crumbs={[{ label: words.title, href: mailPage(instance, "campaigns") }]}
       badges={value?.estado && <StateBadge state={value.estado} />}
       actions={
-        value?.tipo === "normal" && <CampaignControls instance={instance} campaign={value} done={found.reload} />
+        value?.tipo === "normal" && (
+          <CampaignControls instance={instance} campaign={value} unsaved={unsaved} done={found.reload} />
+        )
       }
     >
       <Loaded of={found}>
@@ -50,7 +53,13 @@ export function CampaignPage({ instance, numid }: { readonly instance: string; r
             <CampaignFacts campaign={campaign} />
             {campaign.eeid && <BatchProgress instance={instance} eeid={campaign.eeid} />}
             {campaign.tipo === "normal" ? (
-              <Normal instance={instance} campaign={campaign} saved={found.reload} />
+              <Normal
+                instance={instance}
+                campaign={campaign}
+                unsaved={unsaved}
+                tellUnsaved={setUnsaved}
+                saved={found.reload}
+              />
             ) : (
               <Keyed instance={instance} campaign={campaign} />
             )}
@@ -64,11 +73,10 @@ export function CampaignPage({ instance, numid }: { readonly instance: string; r
 function CampaignFacts({ campaign }: { readonly campaign: Campaign }) {
   const { mail, shell } = texts();
   const words = mail.campaigns;
-  const sender = [campaign.remitente_nombre, campaign.remitente && `<${campaign.remitente}>`].filter(Boolean).join(" ");
   const facts: readonly Fact[] = [
     { label: words.numid, value: String(campaign.numid) },
     { label: words.type, value: words.types[campaign.tipo] },
-    { label: words.sender, value: sender },
+    { label: words.sender, value: senderOf(campaign) },
     { label: words.subject, value: campaign.asunto },
     { label: words.replyTo, value: campaign.replyto },
     { label: words.url, value: campaign.url },
@@ -87,17 +95,25 @@ function hasUnsubscribeLink({ tipo, desusc }: Pick<CampaignWithHtml, "tipo" | "d
 interface NormalProps {
   readonly instance: string;
   readonly campaign: CampaignWithHtml;
+  readonly unsaved: boolean;
+  readonly tellUnsaved: (unsaved: boolean) => void;
   readonly saved: () => void;
 }
 
-function Normal({ instance, campaign, saved }: NormalProps) {
+function Normal({ instance, campaign, unsaved, tellUnsaved, saved }: NormalProps) {
   const words = texts().mail.campaigns;
   const written = campaign.html !== null || campaign.url !== "";
   return (
     <>
       {isDraft(campaign) && (
         <Section title={words.message} hint={words.messageHint}>
-          <MessageForm key={campaign.numid} instance={instance} campaign={campaign} saved={saved} />
+          <MessageForm
+            key={campaign.numid}
+            instance={instance}
+            campaign={campaign}
+            tellUnsaved={tellUnsaved}
+            saved={saved}
+          />
         </Section>
       )}
       {written && (
@@ -107,7 +123,7 @@ function Normal({ instance, campaign, saved }: NormalProps) {
       )}
       {written && isDraft(campaign) && (
         <Section title={words.test} hint={words.testHint}>
-          <TestSend instance={instance} numid={campaign.numid} />
+          <TestSend instance={instance} numid={campaign.numid} unsaved={unsaved} />
         </Section>
       )}
       <div class="row">

@@ -22,6 +22,8 @@ export interface Campaign {
   readonly eeid: string | null;
   readonly destinatarios: number | null;
   readonly fin: string | null;
+  /** When it last changed; null while nothing is written. */
+  readonly modificado: string | null;
 }
 
 export interface CampaignWithHtml extends Campaign {
@@ -48,6 +50,11 @@ export const STATE_TONES: { readonly [S in CampaignState]: Tone } = {
   cancelando: "warn",
   cancelado: "quiet",
 };
+
+/** `Name <address>`, as far as it has them. */
+export function senderOf({ remitente, remitente_nombre }: Campaign): string {
+  return [remitente_nombre, remitente && `<${remitente}>`].filter(Boolean).join(" ");
+}
 
 /** Whether its message may still be written. */
 export const isDraft = ({ estado }: Campaign): boolean => estado === "borrador";

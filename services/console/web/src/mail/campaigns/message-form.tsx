@@ -1,22 +1,21 @@
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { Button } from "../../components/button.tsx";
 import { SelectField, TextArea, TextField } from "../../components/field.tsx";
 import { ProblemNote } from "../../components/problem.tsx";
 import { showToast } from "../../components/toasts.tsx";
-import { useFetched } from "../../fetched.ts";
 import { useForm } from "../../form.ts";
-import { formatNumber } from "../../format.ts";
 import { request } from "../../http.ts";
 import { keptDraft, useKeptDraft } from "../../kept-drafts.ts";
 import { texts } from "../../texts.ts";
-import { instancePath, mailPage } from "../addresses.ts";
-import type { Group } from "../contacts/contact.ts";
-import type { Filter } from "../filters/condition.ts";
+import { instancePath } from "../addresses.ts";
 import type { CampaignWithHtml } from "./campaign.ts";
+import { Recipients } from "./recipients.tsx";
 
 interface MessageFormProps {
   readonly instance: string;
   readonly campaign: CampaignWithHtml;
+  /** Told whether something written is not saved. */
+  readonly tellUnsaved: (unsaved: boolean) => void;
   readonly saved: () => void;
 }
 
@@ -29,7 +28,11 @@ interface Written {
 
 /** What a campaign sends, and to whom, until it is started. */
 export function MessageForm(props: MessageFormProps) {
-  const { message, groups, filters, setGroups, setFilters, form, restored, discard } = useWriting(props);
+  const { message, groups, filters, setGroups, setFilters, form, unsaved, restored, discard } = useWriting(props);
+  useEffect(() => {
+    props.tellUnsaved(unsaved);
+    return () => props.tellUnsaved(false);
+  }, [unsaved]);
   const words = texts().mail.campaigns;
   return (
     <form class="form" onSubmit={form.submit} noValidate>
@@ -67,9 +70,12 @@ export function MessageForm(props: MessageFormProps) {
         <TextField {...form.field("url")} label={words.url} hint={words.urlHint} type="url" mono required />
       )}
       <ProblemNote problem={form.problem} />
-      <Button submit kind="primary" busy={form.busy}>
-        {texts().shell.save}
-      </Button>
+      <div class="row">
+        <Button submit kind="primary" busy={form.busy}>
+          {texts().shell.save}
+        </Button>
+        {unsaved && !restored && <Button onClick={discard}>{texts().shell.discard}</Button>}
+      </div>
     </form>
   );
 }
@@ -78,11 +84,7 @@ export function MessageForm(props: MessageFormProps) {
 function useWriting({ instance, campaign, saved }: MessageFormProps) {
   const draftKey = `campaign ${instance} ${campaign.numid}`;
   const left = keptDraft<Written>(draftKey);
-  const [stored, setStored] = useState<Written>({
-    message: messageOf(campaign),
-    groups: campaign.grupos,
-    filters: campaign.filtros,
-  });
+  const [stored, setStored] = useState(writtenIn(campaign));
   const [restored, setRestored] = useState(left !== undefined);
   const [groups, setGroups] = useState(left?.groups ?? stored.groups);
   const [filters, setFilters] = useState(left?.filters ?? stored.filters);
@@ -101,103 +103,30 @@ function useWriting({ instance, campaign, saved }: MessageFormProps) {
   );
   const message = form.values;
   const written = useMemo<Written>(() => ({ message, groups, filters }), [message, groups, filters]);
-  useKeptDraft(draftKey, JSON.stringify(written) === JSON.stringify(stored) ? undefined : written);
+  const unsaved = JSON.stringify(written) !== JSON.stringify(stored);
+  useKeptDraft(draftKey, unsaved ? written : undefined);
+  const show = (shown: Written) => {
+    form.set(shown.message);
+    setGroups(shown.groups);
+    setFilters(shown.filters);
+  };
+  // What somebody else has saved is shown too, unless that would take away what is being written.
+  useEffect(() => {
+    const now = writtenIn(campaign);
+    setStored(now);
+    if (!unsaved) show(now);
+  }, [campaign.modificado]);
   const discard = () => {
-    form.set(stored.message);
-    setGroups(stored.groups);
-    setFilters(stored.filters);
+    show(stored);
     setRestored(false);
   };
-  return { ...written, setGroups, setFilters, form, restored, discard };
+  return { ...written, setGroups, setFilters, form, unsaved, restored, discard };
+}
+
+function writtenIn(campaign: CampaignWithHtml): Written {
+  return { message: messageOf(campaign), groups: campaign.grupos, filters: campaign.filtros };
 }
 
 function messageOf({ remitente, remitente_nombre, asunto, html, url }: CampaignWithHtml) {
   return { remitente, remitente_nombre, asunto, source: url === "" ? "html" : "url", html: html ?? "", url };
-}
-
-interface RecipientsProps {
-  readonly instance: string;
-  readonly groups: readonly string[];
-  readonly filters: readonly number[];
-  readonly chooseGroups: (groups: readonly string[]) => void;
-  readonly chooseFilters: (filters: readonly number[]) => void;
-}
-
-/** Groups and filters to send to; a contact that several of them hold gets one message. */
-function Recipients({ instance, groups, filters, chooseGroups, chooseFilters }: RecipientsProps) {
-  const words = texts().mail;
-  const offeredGroups = useFetched<{ grupos: readonly Group[] }>(instancePath(instance, "groups")).value?.grupos;
-  const offeredFilters = useFetched<{ filtros: readonly Filter[] }>(instancePath(instance, "filters")).value?.filtros;
-  // What was chosen and is gone meanwhile has to be there still, for its choice to be taken back.
-  const goneGroups = offeredGroups && groups.filter((name) => !offeredGroups.some(({ nombre }) => nombre === name));
-  const isNothingThere = offeredGroups?.length === 0 && offeredFilters?.length === 0;
-  return (
-    <>
-      <div class="recipients">
-        <fieldset>
-          <legend>{words.groups.title}</legend>
-          {offeredGroups?.map(({ nombre, contactos }) => (
-            <Choice
-              key={nombre}
-              label={nombre}
-              contacts={contactos}
-              chosen={groups.includes(nombre)}
-              toggle={() => chooseGroups(toggled(groups, nombre))}
-            />
-          ))}
-          {offeredGroups?.length === 0 && <p class="hint">{words.groups.empty}</p>}
-          {goneGroups?.map((name) => (
-            <Choice
-              key={name}
-              label={name}
-              contacts={0}
-              chosen={true}
-              toggle={() => chooseGroups(toggled(groups, name))}
-            />
-          ))}
-        </fieldset>
-        <fieldset>
-          <legend>{words.filters.title}</legend>
-          {offeredFilters?.map(({ id, nombre, contactos }) => (
-            <Choice
-              key={id}
-              label={nombre}
-              contacts={contactos}
-              chosen={filters.includes(id)}
-              toggle={() => chooseFilters(toggled(filters, id))}
-            />
-          ))}
-          {offeredFilters?.length === 0 && <p class="hint">{words.filters.empty}</p>}
-        </fieldset>
-      </div>
-      {isNothingThere && (
-        <p class="note warn">
-          <span>
-            {words.campaigns.noRecipients}{" "}
-            <a href={mailPage(instance, "contacts", "groups")}>{words.campaigns.toGroups}</a>
-          </span>
-        </p>
-      )}
-    </>
-  );
-}
-
-interface ChoiceProps {
-  readonly label: string;
-  readonly contacts: number;
-  readonly chosen: boolean;
-  readonly toggle: () => void;
-}
-
-function Choice({ label, contacts, chosen, toggle }: ChoiceProps) {
-  return (
-    <label class="row">
-      <input type="checkbox" checked={chosen} onChange={toggle} />
-      {label} <span class="hint">{texts().mail.filters.count(formatNumber(contacts))}</span>
-    </label>
-  );
-}
-
-function toggled<T>(chosen: readonly T[], item: T): readonly T[] {
-  return chosen.includes(item) ? chosen.filter((other) => other !== item) : [...chosen, item];
 }

@@ -7,8 +7,15 @@ import { request } from "../../http.ts";
 import { texts } from "../../texts.ts";
 import { instancePath } from "../addresses.ts";
 
+interface TestSendProps {
+  readonly instance: string;
+  readonly numid: number;
+  /** Whether the page shows what is not saved: a test would send something else. */
+  readonly unsaved: boolean;
+}
+
 /** Sends the message to one address, before everybody gets it. */
-export function TestSend({ instance, numid }: { readonly instance: string; readonly numid: number }) {
+export function TestSend({ instance, numid, unsaved }: TestSendProps) {
   const words = texts().mail.campaigns;
   const form = useForm(
     { email: "" },
@@ -20,7 +27,8 @@ export function TestSend({ instance, numid }: { readonly instance: string; reado
     <form class="form" onSubmit={form.submit} noValidate>
       <TextField {...form.field("email")} label={words.testAddress} type="email" required />
       <ProblemNote problem={form.problem} />
-      <Button submit icon="send" busy={form.busy} disabled={form.values.email === ""}>
+      {unsaved && <p class="hint">{words.saveFirst}</p>}
+      <Button submit icon="send" busy={form.busy} disabled={unsaved || form.values.email === ""}>
         {words.sendTest}
       </Button>
     </form>

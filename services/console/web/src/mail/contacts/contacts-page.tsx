@@ -28,7 +28,6 @@ export function ContactsPage({ instance }: { readonly instance: string }) {
   const words = texts().mail.contacts;
   const [query, setQuery] = useQuery();
   const [adding, setAdding] = useState(false);
-  const [total, setTotal] = useState<number>();
   const page = useRef(1);
   const { search = "", group = "", filter = "" } = query;
   const pages = usePages<ContactSummary, ContactsBody>(JSON.stringify([instance, search, group, filter]), {
@@ -38,12 +37,10 @@ export function ContactsPage({ instance }: { readonly instance: string }) {
         instancePath(instance, "contacts") + queryOf({ search, group, filter, page: page.current, limit: PAGE_SIZE })
       );
     },
-    rows: (body) => {
-      setTotal(body.total);
-      return body.contactos;
-    },
+    rows: ({ contactos }) => contactos,
     next: (body) => (page.current * PAGE_SIZE < body.total ? String(page.current + 1) : undefined),
   });
+  const total = pages.newest?.total;
   const isNarrowed = search !== "" || group !== "" || filter !== "";
   return (
     <Page

@@ -31,7 +31,7 @@ export function MessagesPage({ instance }: { readonly instance: string }) {
     rows: ({ messages }) => messages,
     next: ({ next }) => next ?? undefined,
   });
-  const onSearch = useCallback((text: string) => change({ q: text.trim() }), [change]);
+  const onSearch = useCallback((text: string) => change({ q: text }), [change]);
   return (
     <ListPage<Message>
       words={words}
@@ -148,7 +148,7 @@ function Filters({ query, change }: FiltersProps) {
 
 /** The page's filters as the API takes them: moments in UTC, and what stands in the search field as what it looks like. */
 function toSearch(query: Query): Readonly<Record<string, string>> {
-  const { q = "" } = query;
+  const q = query.q?.trim() ?? "";
   const given = ["state", "reason", ...TYPED].map((name) => [name, query[name] ?? ""] as const);
   const moments = MOMENTS.map((name) => [name, toMoment(query[name])] as const);
   const all = [...given, ...moments, ...(q === "" ? [] : [[kindOf(q), q] as const])];

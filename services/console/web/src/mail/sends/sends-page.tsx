@@ -1,7 +1,7 @@
 import { Badge } from "../../components/badge.tsx";
 import { Button } from "../../components/button.tsx";
 import { ListPage } from "../../components/list-page.tsx";
-import { useEvery, usePages } from "../../fetched.ts";
+import { usePages } from "../../fetched.ts";
 import { formatNumber, formatTime } from "../../format.ts";
 import { queryOf } from "../../http.ts";
 import { useQuery } from "../../query.ts";
@@ -20,9 +20,8 @@ export function SendsPage({ instance }: { readonly instance: string }) {
     path: (before) => instancePath(instance, "batches") + queryOf({ campaign, before, limit: PAGE_SIZE }),
     rows: ({ batches }) => batches,
     next: ({ batches }) => (batches.length < PAGE_SIZE ? undefined : batches.at(-1)?.eeid),
+    pauseMs: (rows) => (rows.length <= PAGE_SIZE && !rows.every(isOver) ? REFRESH_MS : undefined),
   });
-  const moves = pages.rows.length <= PAGE_SIZE && pages.rows.some((batch) => !isOver(batch));
-  useEvery(moves ? REFRESH_MS : undefined, pages.reload);
   return (
     <ListPage<Batch>
       words={words}

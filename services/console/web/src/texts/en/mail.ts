@@ -547,6 +547,7 @@ export const mail = {
     start: "Start",
     schedule: "Schedule",
     startTitle: (name: string) => `Start ${name}`,
+    saveFirst: "Not saved yet: save or discard the changes first.",
     startHint: "The recipients are gathered at the start. After that the message cannot be changed.",
     when: "When",
     now: "Now",

@@ -77,7 +77,7 @@ export const problems = {
     "sender-domain-exists": "{instance} has {domain} already.",
     "rotation-begun": "New keys of {domain} are under way already.",
     "setup-changed": "What {domain} publishes has changed meanwhile. Look at the proposal again.",
-    "zone-changed": "{domain} was changed meanwhile. Look at the proposal again.",
+    "zone-changed": "{domain} was changed meanwhile. Look again at what would change.",
     "not-hosted-here": "{domain} is not hosted here. Create the records where it is.",
     "primary-needed":
       "The server listens on all of its addresses. Say by which one the other side reaches it, as host:port.",
@@ -85,6 +85,7 @@ export const problems = {
     "dns-server-broken": "The name server at {server} gave an answer that is none.",
     "filter-exists": "There is a filter of this name already. Choose another name.",
     "campaign-of-the-api": "A campaign of type {type} is sent by programs, not from here.",
+    "campaign-changed": "The campaign was changed meanwhile. Look at what it sends now, and to whom.",
     "campaign-started": "The campaign was started already. Reload the page to see how it goes.",
     "campaign-not-written": "The message is not written yet. Write it and save it first.",
     "campaign-not-under-way": "The campaign is not under way. Reload the page to see how it stands.",

@@ -557,6 +557,7 @@ export const mail: Texts["mail"] = {
     start: "Iniciar",
     schedule: "Programar",
     startTitle: (name) => `Iniciar ${name}`,
+    saveFirst: "Hay cambios sin guardar: guárdelos o descártelos primero.",
     startHint: "Los destinatarios se reúnen al iniciar. Después el mensaje no se puede cambiar.",
     when: "Cuándo",
     now: "Ahora",

@@ -76,7 +76,7 @@ export const problems: Texts["problems"] = {
     "sender-domain-exists": "{instance} ya tiene {domain}.",
     "rotation-begun": "Ya hay claves nuevas de {domain} en camino.",
     "setup-changed": "Lo que publica {domain} cambió entretanto. Mire de nuevo la propuesta.",
-    "zone-changed": "{domain} cambió entretanto. Mire de nuevo la propuesta.",
+    "zone-changed": "{domain} cambió entretanto. Mire de nuevo qué cambiaría.",
     "not-hosted-here": "{domain} no está alojado aquí. Cree los registros donde lo esté.",
     "primary-needed":
       "El servidor escucha en todas sus direcciones. Indique por cuál lo alcanza el otro lado, como host:puerto.",
@@ -84,6 +84,7 @@ export const problems: Texts["problems"] = {
     "dns-server-broken": "El servidor de nombres en {server} dio una respuesta que no lo es.",
     "filter-exists": "Ya hay un filtro con este nombre. Elija otro.",
     "campaign-of-the-api": "Una campaña de tipo {type} la envían programas, no se envía desde aquí.",
+    "campaign-changed": "La campaña cambió entretanto. Mire qué envía ahora, y a quién.",
     "campaign-started": "La campaña ya se inició. Recargue la página para ver cómo va.",
     "campaign-not-written": "El mensaje todavía no está escrito. Escríbalo y guárdelo primero.",
     "campaign-not-under-way": "La campaña no está en curso. Recargue la página para ver cómo está.",
