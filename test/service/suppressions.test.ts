@@ -262,6 +262,11 @@ describe("an erasure", () => {
       "5: address is missing",
       "6: this cannot be listed as invalid",
     ]);
+    const wide = Readable.from([`address${",".repeat(10_000)}\na@words.test\n`]);
+    const options = { creator: "ana", dryRun: false };
+    const refused = await importSuppressions(api.db, { instanceId: api.north.id }, wide, options);
+    expect(refused).toMatchObject({ created: 0, errors: [{ line: 1 }] });
+    expect(refused.errors[0]!.reason.message).toBe("the file has more than 10000 columns");
   });
 
   test("of somebody who had objected keeps a digest, which no import or send gets around", async () => {

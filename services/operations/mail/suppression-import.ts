@@ -60,10 +60,11 @@ export async function importSuppressions(
 
 /** What contacts' imports say in the words of their API, said in the language of everything else about lists. */
 function inEnglish(reason: Sentence): Sentence {
-  const column = String((reason.values as { readonly column?: string } | undefined)?.column ?? "");
+  const { column = "", most = "" } = (reason.values ?? {}) as Readonly<Record<string, string>>;
   if (reason.code === "column-missing") return sentence("suppression-column-missing", { column });
   if (reason.code === "column-missing-commas") return sentence("suppression-column-missing-commas", { column });
   if (reason.code === "column-invalid") return sentence("suppression-column-invalid", { column });
+  if (reason.code === "csv-header-too-long") return sentence("suppression-header-too-long", { most });
   if (reason.code === "csv-not-utf8") return sentence("suppression-not-utf8");
   if (reason.code === "csv-line-invalid") return sentence("suppression-line-unreadable");
   if (reason.code === "csv-too-many-columns") return sentence("suppression-columns-many");
