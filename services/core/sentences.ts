@@ -344,6 +344,7 @@ export const SENTENCES = {
   "suppression-kind-unfit": "this cannot be listed as {kind}",
   "suppression-column-missing": "{column} is missing",
   "suppression-column-missing-commas": "{column} is missing: columns are separated by commas",
+  "suppression-header-too-long": "the file has more than {most} columns",
   "suppression-not-utf8": "the file is not text in UTF-8",
   "suppression-column-invalid": "{column} is not valid",
   "suppression-line-unreadable": "the line is not text in UTF-8",
@@ -668,6 +669,7 @@ export const SENTENCES = {
   // Contacts as CSV
   "csv-invalid": "csv invalido",
   "csv-record-too-long": "linea de mas de {mebibytes} MiB, o con comillas sin cerrar: el resto no se leyo",
+  "csv-header-too-long": "mas de {most} columnas",
   "csv-not-utf8": "el archivo no es texto en UTF-8",
   "csv-line-invalid": "linea invalida: no es texto en UTF-8",
   "csv-too-many-columns": "demasiadas columnas",

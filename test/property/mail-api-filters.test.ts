@@ -125,6 +125,26 @@ describe("conditions in the API's words", () => {
   ])("%j is refused at %s", (json, place) => {
     expect(readConditionJson(json)).toEqual({ ok: false, error: place });
   });
+
+  test("parts are counted as they are read: none beyond 200 is looked at", () => {
+    const read = new Set<number>();
+    const parts = Array.from({ length: 1000 }, (_, index) => ({
+      get invalido() {
+        read.add(index);
+        return true;
+      },
+    }));
+    expect(readConditionJson({ todas: parts })).toEqual({ ok: false, error: "condiciones" });
+    expect(read.size).toBe(199);
+    expect(readConditionJson({ todas: parts.slice(0, 199) }).ok).toBe(true);
+  });
+
+  test("parts in one another are counted too", () => {
+    const nested = (levels: number) => JSON.parse(`${'{"no":'.repeat(levels)}{"invalido":true}${"}".repeat(levels)}`);
+    expect(readConditionJson(nested(199)).ok).toBe(true);
+    expect(readConditionJson(nested(200))).toEqual({ ok: false, error: "condiciones" });
+    expect(readConditionJson(nested(5_000))).toEqual({ ok: false, error: "condiciones" });
+  });
 });
 
 test.each([
@@ -140,7 +160,6 @@ test.each([
   { not: [] },
   { event: "opened" },
   { event: "viewed", withinDays: -1 },
-  { all: Array.from({ length: 200 }, () => ({ invalid: true })) },
 ])("%j is no condition", (given) => {
   expect(filterCondition.safeParse(given).success).toBe(false);
 });

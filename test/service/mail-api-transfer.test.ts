@@ -207,6 +207,7 @@ describe("import", () => {
     ["with tabs", "email\tnombre\n", COMMAS],
     ["with a line for Excel", "sep=,\nemail,nombre\n", COMMAS],
     ["with a column twice", "email,x,x\na@example.org,1,2\n", "x invalido"],
+    ["with too many columns", `email${",x".repeat(10_000)}\n`, "mas de 10000 columnas"],
     ["with a field twice", "email,COLOR,XYZCOLORXYZ\na@example.org,1,2\n", "XYZCOLORXYZ invalido"],
   ])("the header of a file %s is refused", async (_, csv, on) => {
     expect(await load(csv)).toEqual({ created: 0, updated: 0, rejected: 0, errors: [{ line: 1, on }] });

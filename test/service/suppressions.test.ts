@@ -230,6 +230,81 @@ test("what was exported can be read back, and wrong lines do not stop good ones"
   expect(kept).toMatchObject({ target: "@bulk.test", note: "old, list", since: new Date("2020-01-02T03:04:05Z") });
 });
 
+describe("of two reasons to list an address", () => {
+  const owners = () => [{ instanceId: api.north.id }, "operator"] as const;
+  const read = (owner: SuppressionOwner, csv: string, dryRun = false) =>
+    importSuppressions(api.db, owner, Readable.from([csv]), { creator: "ana", dryRun });
+  const listed = async (owner: SuppressionOwner, text: string) => {
+    const page = { limit: 5 };
+    const { entries } =
+      owner === "operator"
+        ? await listGlobalSuppressions(api.db, { text }, page)
+        : await listSuppressions(api.db, owner.instanceId, { text }, page);
+    return entries.map(({ kind, note }) => `${kind} ${note}`.trim());
+  };
+
+  // The later one, unless revalidation takes it off and not the earlier one.
+  test.each([
+    ["unsubscribed", "invalid", "unsubscribed"],
+    ["unsubscribed", "complaint", "unsubscribed"],
+    ["unsubscribed", "by-hand", "unsubscribed"],
+    ["by-hand", "invalid", "by-hand"],
+    ["by-hand", "complaint", "by-hand"],
+    ["by-hand", "unsubscribed", "unsubscribed"],
+    ["complaint", "invalid", "complaint"],
+    ["complaint", "by-hand", "by-hand"],
+    ["complaint", "unsubscribed", "unsubscribed"],
+    ["invalid", "complaint", "complaint"],
+    ["invalid", "by-hand", "by-hand"],
+    ["invalid", "unsubscribed", "unsubscribed"],
+  ])("%s, then %s: it stays %s", async (first, second, kind) => {
+    const words = kind === first ? "one" : "two";
+    for (const owner of owners()) {
+      const address = `${first}-${second}@rank.test`;
+      const one = `address,kind,note\n${address},${first},one\n`;
+      expect(await read(owner, one)).toMatchObject({ created: 1, updated: 0, rejected: 0 });
+      const two = `address,kind,note\n${address},${second},two\n`;
+      expect(await read(owner, two)).toMatchObject({ created: 0, updated: 1, rejected: 0 });
+      expect(await listed(owner, address)).toEqual([`${kind} ${words}`]);
+      // Both in one file.
+      const both = `address,kind,note\nx${address},${first},one\nx${address},${second},two\n`;
+      expect(await read(owner, both, true)).toMatchObject({ created: 1, updated: 1, rejected: 0 });
+      expect(await read(owner, both)).toMatchObject({ created: 1, updated: 1, rejected: 0 });
+      expect(await listed(owner, `x${address}`)).toEqual([`${kind} ${words}`]);
+    }
+  });
+
+  test("the same one again has new words", async () => {
+    for (const owner of owners()) {
+      const csv = "address,kind,note\nagain@rank.test,unsubscribed,one\nagain@rank.test,unsubscribed,two\n";
+      expect(await read(owner, csv)).toMatchObject({ created: 1, updated: 1 });
+      expect(await listed(owner, "again@rank.test")).toEqual(["unsubscribed two"]);
+    }
+  });
+
+  test("who unsubscribed is not mailed after a revalidation of what bounced", async () => {
+    await read({ instanceId: api.north.id }, "address,kind\nleft@rank.test,unsubscribed\n");
+    await read({ instanceId: api.north.id }, "address,kind\nleft@rank.test,invalid\n");
+    await api.north.call("POST", "/v1/contacto", { email: "left@rank.test" });
+    await api.north.call("GET", "/v1/revalidar/left@rank.test");
+    expect((await send(["left@rank.test"])).sent).toBe(0);
+  });
+});
+
+test("a rehearsal of an import refuses what the import refuses", async () => {
+  const csv = "address,kind\n@unfit.test,invalid\n@unfit.test,whitelist\nfit@unfit.test,whitelist\n@unfit.test,\n";
+  for (const owner of [{ instanceId: api.north.id }, "operator"] as const) {
+    const [tried, done] = [true, false].map(
+      (dryRun) => () => importSuppressions(api.db, owner, Readable.from([csv]), { creator: "ana", dryRun }),
+    );
+    const told = await tried!();
+    expect(told.errors.map(({ line, reason }) => `${line} ${reason.code}`)).toEqual(
+      [2, 3, ...(owner === "operator" ? [4] : [])].map((line) => `${line} suppression-kind-unfit`),
+    );
+    expect(await done!()).toEqual(told);
+  }
+});
+
 describe("an erasure", () => {
   const gone = (email: string, options = {}) => eraseAddress(api.db, api.north.id, asAddress(email), options);
   const asAddress = (email: string) => {
@@ -262,6 +337,11 @@ describe("an erasure", () => {
       "5: address is missing",
       "6: this cannot be listed as invalid",
     ]);
+    const wide = Readable.from([`address${",".repeat(10_000)}\na@words.test\n`]);
+    const options = { creator: "ana", dryRun: false };
+    const refused = await importSuppressions(api.db, { instanceId: api.north.id }, wide, options);
+    expect(refused).toMatchObject({ created: 0, errors: [{ line: 1 }] });
+    expect(refused.errors[0]!.reason.message).toBe("the file has more than 10000 columns");
   });
 
   test("of somebody who had objected keeps a digest, which no import or send gets around", async () => {

@@ -42,17 +42,16 @@ export type FilterCondition =
       readonly withinDays?: number;
     };
 
-const MAX_CONDITIONS = 200;
-
 const asText = { is: z.enum(["=", "!=", "contains", "starts-with"]), value: z.string().max(500) };
 const asNumber = { is: z.enum(["=", "!=", "<", "<=", ">", ">="]), value: z.number() };
 const field = z.enum(Object.keys(FILTER_FIELDS) as [FilterField, ...FilterField[]]);
 const customField = z.string().min(1).max(500);
 
-const condition: z.ZodType<FilterCondition> = z.union([
-  z.strictObject({ all: z.lazy(() => z.array(condition)) }),
-  z.strictObject({ any: z.lazy(() => z.array(condition)) }),
-  z.strictObject({ not: z.lazy(() => condition) }),
+/** Validates a condition from outside, but not how many parts it has: `readConditionJson` counts them as it reads. */
+export const filterCondition: z.ZodType<FilterCondition> = z.union([
+  z.strictObject({ all: z.lazy(() => z.array(filterCondition)) }),
+  z.strictObject({ any: z.lazy(() => z.array(filterCondition)) }),
+  z.strictObject({ not: z.lazy(() => filterCondition) }),
   z.strictObject({ field, ...asText }).refine((given) => FILTER_FIELDS[given.field] === "text"),
   z.strictObject({ field, ...asNumber }).refine((given) => FILTER_FIELDS[given.field] === "number"),
   z.strictObject({ customField, ...asText }),
@@ -66,21 +65,10 @@ const condition: z.ZodType<FilterCondition> = z.union([
   }),
 ]);
 
-/** Validates a condition from outside; of at most 200 parts. */
-export const filterCondition: z.ZodType<FilterCondition> = condition.refine(
-  (given) => countParts(given) <= MAX_CONDITIONS,
-);
-
 /** The groups that a condition names, members or not. */
 export function groupsOf(given: FilterCondition): string[] {
   if ("all" in given) return given.all.flatMap(groupsOf);
   if ("any" in given) return given.any.flatMap(groupsOf);
   if ("not" in given) return groupsOf(given.not);
   return "group" in given ? [given.group] : [];
-}
-
-function countParts(given: FilterCondition): number {
-  if ("all" in given) return given.all.reduce((sum, part) => sum + countParts(part), 1);
-  if ("any" in given) return given.any.reduce((sum, part) => sum + countParts(part), 1);
-  return "not" in given ? 1 + countParts(given.not) : 1;
 }

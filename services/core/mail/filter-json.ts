@@ -57,32 +57,41 @@ function toComparisonJson({ is, value }: Comparison): ConditionJson {
   return { es: COMPARISON_WORDS[is], valor: value };
 }
 
+/** Parts of a condition, those that hold others included: it has no more levels either. */
+const MOST_PARTS = 200;
+
+/** What is read, and how many parts more it may have. */
+interface Reading {
+  readonly place: string;
+  left: number;
+}
+
 /**
  * Reads a condition in the API's words.
  * @param place what it is called in the refusal
- * @returns refused with the place of the first part that is none, such as `condiciones.todas[1]`
+ * @returns refused with the place of the first part that is none, such as `condiciones.todas[1]`; with its own place where
+ *   its parts are too many
  */
 export function readConditionJson(json: unknown, place = "condiciones"): Result<FilterCondition, string> {
-  const condition = readPart(json, place);
-  if (!condition.ok) return condition;
-  // Each part is sound; together they may be too many.
-  return filterCondition.safeParse(condition.value).success ? condition : refuse(place);
+  return readPart(json, place, { place, left: MOST_PARTS });
 }
 
-function readPart(json: unknown, place: string): Result<FilterCondition, string> {
+function readPart(json: unknown, place: string, reading: Reading): Result<FilterCondition, string> {
+  reading.left -= 1;
+  if (reading.left < 0) return refuse(reading.place);
   if (typeof json !== "object" || json === null || Array.isArray(json)) return refuse(place);
   const { todas, alguna, no, ...rest } = json as ConditionJson;
   const words = Object.keys(json);
   if (words.length !== 1 || Object.keys(rest).length > 0) return readLeaf(json as ConditionJson, place);
   if (no !== undefined) {
-    const part = readPart(no, `${place}.no`);
+    const part = readPart(no, `${place}.no`, reading);
     return part.ok ? ok({ not: part.value }) : part;
   }
   const parts = todas ?? alguna;
   if (!Array.isArray(parts)) return refuse(`${place}.${words[0]}`);
   const read: FilterCondition[] = [];
   for (const [index, part] of parts.entries()) {
-    const condition = readPart(part, `${place}.${words[0]}[${index}]`);
+    const condition = readPart(part, `${place}.${words[0]}[${index}]`, reading);
     if (!condition.ok) return condition;
     read.push(condition.value);
   }

@@ -103,6 +103,9 @@ export function readHeader(record: readonly string[]): readonly string[] {
   return record.map((name) => name.trim());
 }
 
+/** More than an export of contacts has, whose custom fields are columns. */
+const MOST_COLUMNS = 10_000;
+
 /**
  * What is wrong with a header.
  * @param needed the column that there must be
@@ -113,13 +116,18 @@ export function findHeaderFault(
   needed: string,
   fieldOf: (name: string) => string = (name) => name,
 ): Sentence | undefined {
+  if (header.length > MOST_COLUMNS) return sentence("csv-header-too-long", { most: MOST_COLUMNS });
   if (!isReadable(header)) return sentence("csv-not-utf8");
   if (!header.includes(needed)) {
     return isOtherwiseParted(header) ? sentence("column-missing-commas", { column: needed }) : columnMissing(needed);
   }
-  const fields = header.map(fieldOf);
-  const repeated = header.find((name, index) => name !== "" && fields.indexOf(fields[index]!) < index);
-  return repeated === undefined ? undefined : sentence("column-invalid", { column: repeated });
+  const fields = new Set<string>();
+  for (const name of header.filter(Boolean)) {
+    const field = fieldOf(name);
+    if (fields.has(field)) return sentence("column-invalid", { column: name });
+    fields.add(field);
+  }
+  return undefined;
 }
 
 /** As spreadsheets write them where the comma stands in numbers, or with a line that names the separator. */
@@ -134,11 +142,11 @@ function isReadable(record: readonly string[]): boolean {
   return !record.some((cell) => cell.includes(UNREADABLE) || cell.includes("\0"));
 }
 
-/** The cells of a record by the names of their columns; those that it lacks are empty, and so are those without a name. */
+/** The cells of a record by the names of their columns, without those that it lacks; cells without a name are empty. */
 export function nameCells(header: readonly string[], record: readonly string[]): Result<Map<string, string>, Sentence> {
   if (record.some((cell, index) => !header[index] && cell.trim() !== "")) {
     return refuse(sentence("csv-too-many-columns"));
   }
   if (!isReadable(record)) return refuse(sentence("csv-line-invalid"));
-  return ok(new Map(header.flatMap((name, index) => (name === "" ? [] : [[name, record[index] ?? ""]]))));
+  return ok(new Map(record.flatMap((cell, index) => (header[index] ? [[header[index], cell]] : []))));
 }

@@ -3,11 +3,16 @@ import { parseSuppressionTarget } from "../../core/mail/suppression.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { addSuppressions, findListedKeys, type SuppressionOwner } from "../../store/mail/contacts/suppressions.ts";
+import {
+  addSuppressions,
+  findListedKeys,
+  type NewSuppression,
+  type SuppressionOwner,
+} from "../../store/mail/contacts/suppressions.ts";
 import type { ImportOptions, ImportReport } from "./contact-import.ts";
 import { columnMissing, findHeaderFault, nameCells, readHeader, readRecords } from "./csv-records.ts";
 import { type ImportError, RejectedLines } from "./rejected-lines.ts";
-import { ADDED_KINDS, type AddedKind, type Suppression, suppress } from "./suppressions.ts";
+import { ADDED_KINDS, type AddedKind, findUnfitKind, type Suppression, suppress } from "./suppressions.ts";
 
 const LINES_PER_WRITE = 1_000;
 export const MOST_NOTE_CHARACTERS = 500;
@@ -26,12 +31,12 @@ export async function importSuppressions(
 ): Promise<ImportReport> {
   const errors = new RejectedLines(options.mostErrors);
   const report = { created: 0, updated: 0 };
+  const handle = options.dryRun ? makeRehearsal(db, owner, report) : makeWriter(db, owner, report);
   let waiting: Line[] = [];
   const flush = async () => {
     const lines = waiting;
     waiting = [];
-    const faults = options.dryRun ? await rehearse(db, owner, lines, report) : await write(db, owner, lines, report);
-    errors.push(...faults);
+    errors.push(...(await handle(lines)));
   };
   let header: readonly string[] | undefined;
   for await (const { line, record } of readRecords(csv, errors)) {
@@ -44,8 +49,9 @@ export async function importSuppressions(
     }
     options.onProgress?.(line - 2);
     const read = readLine(header, record, options.creator);
-    if (read.ok) waiting.push({ line, entry: read.value });
-    else errors.push({ line, reason: read.error });
+    const fault = read.ok ? findUnfitKind(owner, read.value.target, read.value.kind) : read.error;
+    if (read.ok && !fault) waiting.push({ line, entry: read.value });
+    else if (fault) errors.push({ line, reason: fault });
     if (waiting.length >= LINES_PER_WRITE) {
       await flush();
     }
@@ -60,10 +66,11 @@ export async function importSuppressions(
 
 /** What contacts' imports say in the words of their API, said in the language of everything else about lists. */
 function inEnglish(reason: Sentence): Sentence {
-  const column = String((reason.values as { readonly column?: string } | undefined)?.column ?? "");
+  const { column = "", most = "" } = (reason.values ?? {}) as Readonly<Record<string, string>>;
   if (reason.code === "column-missing") return sentence("suppression-column-missing", { column });
   if (reason.code === "column-missing-commas") return sentence("suppression-column-missing-commas", { column });
   if (reason.code === "column-invalid") return sentence("suppression-column-invalid", { column });
+  if (reason.code === "csv-header-too-long") return sentence("suppression-header-too-long", { most });
   if (reason.code === "csv-not-utf8") return sentence("suppression-not-utf8");
   if (reason.code === "csv-line-invalid") return sentence("suppression-line-unreadable");
   if (reason.code === "csv-too-many-columns") return sentence("suppression-columns-many");
@@ -105,46 +112,49 @@ interface Count {
   updated: number;
 }
 
-/** By-hand rows go in one statement; what may be a contact's goes one by one. A later line about a target counts. */
-async function write(db: Db, owner: SuppressionOwner, lines: readonly Line[], report: Count): Promise<ImportError[]> {
-  const errors: ImportError[] = [];
-  const rows = new Map<string, { readonly entry: Suppression; readonly count: number }>();
-  for (const { line, entry } of lines) {
-    if (entry.kind === "by-hand" || (owner === "operator" && entry.kind !== "whitelist" && !entry.target.isDomain)) {
-      rows.set(entry.target.key, { entry, count: (rows.get(entry.target.key)?.count ?? 0) + 1 });
-      continue;
+/** Does what some lines say, in their order. @returns what could not be done */
+type Handle = (lines: readonly Line[]) => Promise<ImportError[]>;
+
+/** Rows go in one statement; what may be a contact's goes one by one. */
+function makeWriter(db: Db, owner: SuppressionOwner, report: Count): Handle {
+  return async (lines) => {
+    const errors: ImportError[] = [];
+    const rows = new Map<string, NewSuppression>();
+    const flush = async () => {
+      const added = await addSuppressions(db, owner, [...rows.values()]);
+      report.created += added;
+      report.updated += rows.size - added;
+      rows.clear();
+    };
+    for (const { line, entry } of lines) {
+      const { target, kind, ...about } = entry;
+      // A later line about the same target has to find the earlier one done.
+      if (rows.has(target.key)) await flush();
+      if (kind === "by-hand" || (owner === "operator" && kind !== "whitelist")) {
+        rows.set(target.key, { ...target, kind, ...about });
+        continue;
+      }
+      const done = await suppress(db, owner, entry);
+      if (!done.ok) errors.push({ line, reason: done.error });
+      else if (done.value === "added") report.created++;
+      else report.updated++;
     }
-    const done = await suppress(db, owner, entry);
-    if (!done.ok) errors.push({ line, reason: done.error });
-    else if (done.value === "added") report.created++;
-    else report.updated++;
-  }
-  const given = [...rows.values()];
-  const added = await addSuppressions(
-    db,
-    owner,
-    given.map(({ entry: { target, kind, ...about } }) => ({ ...target, kind: kind as "by-hand", ...about })),
-  );
-  report.created += added;
-  report.updated += given.reduce((sum, { count }) => sum + count, 0) - added;
-  return errors;
+    await flush();
+    return errors;
+  };
 }
 
 /** Says of rows alone whether they are new: what lines do to contacts is told as a change. */
-async function rehearse(
-  db: Db,
-  owner: SuppressionOwner,
-  lines: readonly Line[],
-  report: Count,
-): Promise<ImportError[]> {
-  const listed = await findListedKeys(
-    db,
-    owner,
-    lines.map(({ entry }) => entry.target.key),
-  );
-  for (const { entry } of lines) {
-    if (listed.has(entry.target.key)) report.updated++;
-    else report.created++;
-  }
-  return [];
+function makeRehearsal(db: Db, owner: SuppressionOwner, report: Count): Handle {
+  const added = new Set<string>();
+  return async (lines) => {
+    const keys = lines.map(({ entry }) => entry.target.key);
+    const listed = await findListedKeys(db, owner, keys);
+    for (const key of keys) {
+      if (listed.has(key) || added.has(key)) report.updated++;
+      else report.created++;
+      added.add(key);
+    }
+    return [];
+  };
 }

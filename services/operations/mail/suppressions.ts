@@ -37,9 +37,8 @@ export async function suppress(
   owner: SuppressionOwner,
   { target, kind, ...about }: Suppression,
 ): Promise<Result<"added" | "changed", Sentence>> {
-  if (kind === "whitelist" ? target.isDomain || owner === "operator" : target.isDomain && kind !== "by-hand") {
-    return refuse(sentence("suppression-kind-unfit", { kind }));
-  }
+  const unfit = findUnfitKind(owner, target, kind);
+  if (unfit) return refuse(unfit);
   if (owner !== "operator") {
     const { instanceId } = owner;
     if (kind === "whitelist") return ok(await listAsWhite(db, instanceId, target.key));
@@ -49,6 +48,17 @@ export async function suppress(
   }
   const added = await addSuppressions(db, owner, [{ ...target, kind: kind as EntryKind, ...about }]);
   return ok(added > 0 ? "added" : "changed");
+}
+
+/** Why a target cannot be listed as that; undefined where it can. */
+export function findUnfitKind(
+  owner: SuppressionOwner,
+  target: SuppressionTarget,
+  kind: AddedKind,
+): Sentence | undefined {
+  const isUnfit =
+    kind === "whitelist" ? target.isDomain || owner === "operator" : target.isDomain && kind !== "by-hand";
+  return isUnfit ? sentence("suppression-kind-unfit", { kind }) : undefined;
 }
 
 async function listAsWhite(db: Db, instanceId: number, emailKey: string): Promise<"added" | "changed"> {

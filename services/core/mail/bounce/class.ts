@@ -1,6 +1,6 @@
 import { type EnhancedStatus, findEnhancedStatuses, isSpecific, parseEnhancedStatus } from "../enhanced-status.ts";
 import { describeSmtpReply, type SmtpReply } from "../smtp-reply.ts";
-import { type Phrases, PhraseTable } from "./phrases.ts";
+import { CODE_WEIGHT, type Phrases, PhraseTable } from "./phrases.ts";
 import type { BounceReason, SmtpCommand } from "./reason.ts";
 import {
   bounceRules,
@@ -58,23 +58,39 @@ export function classifyBounce(evidence: BounceEvidence, phrases: Phrases = know
   return { reason, hard };
 }
 
-/** Reason and hardness, and whether words or an enhanced status told them, or nothing but the reply code if at all. */
-export function explainBounce(
-  evidence: BounceEvidence,
-  phrases: Phrases,
-): BounceClass & { readonly by: "words" | "status" | "code" } {
+/** `by`: whether words or an enhanced status told it, or nothing but the reply code if at all. */
+type ExplainedBounce = BounceClass & { readonly by: "words" | "status" | "code" };
+
+/** Reason and hardness, and what told them. */
+export function explainBounce(evidence: BounceEvidence, phrases: Phrases): ExplainedBounce {
   const text = comparable(evidence.text.slice(0, MAX_TEXT_CHARACTERS));
   const context = comparable((evidence.context ?? "").slice(0, MAX_TEXT_CHARACTERS));
   const status = mostSpecificStatus(evidence.status, evidence.text);
   const replycode = Number(evidence.replycode ?? findReplyCode(evidence.text) ?? 0);
   const command = evidence.command ?? findCommand(text) ?? findCommand(context);
+  const probed = explainProbe(text, command, phrases);
+  if (probed) return probed;
   const unrouted = evidence.unrouted === true && replycode === 0 && !command;
   const gaveUp = bounceRules().givenUp.test(text) || bounceRules().givenUp.test(context);
   const read = { text, context, status, replycode, command, unrouted, gaveUp, phrases };
   const found = findReason(read);
-  const reason = settleConflict(found.reason, read);
+  const { sendersRefused } = bounceRules();
+  const senderRefused = sendersRefused.test(text) || sendersRefused.test(context);
+  const reason = settleConflict(found.reason, senderRefused ? { ...read, command: "mail" } : read);
   const transient = status ? status.startsWith("4") : replycode >= 400 && replycode < 500;
   return { reason, hard: HARD_REASONS.has(reason) && !(transient && REASONS_OF_DOMAIN.has(reason)), by: found.by };
+}
+
+/**
+ * Where the failing system tried to reach the recipient and tells what it was answered: the reason of that, if the answer
+ * gives any. The code around it only says that the attempt failed (Postfix has 5.1.1 for all of them).
+ */
+function explainProbe(text: string, command: SmtpCommand | undefined, phrases: Phrases): ExplainedBounce | undefined {
+  const probe = bounceRules().probes.exec(text)?.[0];
+  if (!probe || (phrases.longestIn(text, command)?.weight ?? 0) >= CODE_WEIGHT) return undefined;
+  const answer = text.slice(probe.length);
+  const explained = explainBounce({ text: answer, command: findCommand(answer) ?? "rcpt" }, phrases);
+  return explained.reason === "undefined" ? undefined : explained;
 }
 
 /**

@@ -17,7 +17,8 @@ interface IndexedPhrase extends WeighedPhrase {
 
 /** A code of a provider (`aup#1260`, `[cs01]`, `(s3140)`), which says more than the words around it. */
 const CODE = /^(?=.*\d)[^\s]{4,}$/;
-const CODE_WEIGHT = 1000;
+/** From this weight on a phrase decides alone: it is a provider's code, or an operator's own. */
+export const CODE_WEIGHT = 1000;
 
 const MAX_GAP = 80;
 

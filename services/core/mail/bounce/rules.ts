@@ -39,6 +39,8 @@ interface Layouts {
   readonly delays: Patterns;
   readonly finalities: Patterns;
   readonly givenUp: Patterns;
+  readonly probes: Patterns;
+  readonly sendersRefused: Patterns;
   readonly senders: Patterns;
   readonly subjects: Patterns;
   readonly openings: Patterns;
@@ -125,6 +127,8 @@ function compileRules() {
     delays: anyOf(layouts.delays.patterns),
     finalities: anyOf(layouts.finalities.patterns),
     givenUp: anyOf(layouts.givenUp.patterns),
+    probes: anyOf(layouts.probes.patterns),
+    sendersRefused: anyOf(layouts.sendersRefused.patterns),
     senders: anyOf(layouts.senders.patterns),
     subjects: anyOf(layouts.subjects.patterns),
     openings: anyOf(layouts.openings.patterns),

@@ -206,7 +206,7 @@ export interface FlattenedSpf {
 /**
  * Puts addresses in the place of what a policy includes. The included policy is somebody else's, who may change it at any
  * time: so this is done on request alone.
- * @param kept names whose includes stay as they are
+ * @param kept names whose includes stay as they are; so does what comes to too much: see {@link Flattening}
  */
 export async function flattenSpf(
   policy: string,
@@ -215,57 +215,83 @@ export async function flattenSpf(
 ): Promise<FlattenedSpf> {
   const terms = parseSpf(policy);
   if (!terms.ok) return { policy, left: [] };
+  const walk: Flattening = { lookups, looked: 0, known: new Map() };
   const left: string[] = [];
   const written: string[] = [];
   for (const term of terms.value) {
     const target = targetOf(term, "");
     const isFlattened = term.name === "include" && term.qualifier === "+" && !kept.has(target ?? "");
-    const addresses = isFlattened && target !== undefined ? await addressesOf(target, lookups, []) : undefined;
+    const addresses = isFlattened && target !== undefined ? await addressesOf(target, walk, []) : undefined;
     if (isFlattened && addresses === undefined) left.push(term.text);
     written.push(...(addresses ?? [term.text]));
   }
   return { policy: ["v=spf1", ...new Set(written)].join(" "), left };
 }
 
+/** Of one policy. The names in it are others': what they include may branch without end. */
+interface Flattening {
+  readonly lookups: SpfLookups;
+  /** At most {@link MOST_FLATTENED_LOOKUPS}; beyond them nothing is looked up any more. */
+  looked: number;
+  /** What names have come to already. */
+  readonly known: Map<string, ReadonlySet<string>>;
+}
+
+const MOST_FLATTENED_LOOKUPS = 50;
+/** Terms of addresses that an include may come to. */
+const MOST_ADDRESSES = 500;
+
+/** Whether so many names more may be looked up. */
+function take(walk: Flattening, names: number): boolean {
+  walk.looked += names;
+  return walk.looked <= MOST_FLATTENED_LOOKUPS;
+}
+
 /**
- * The terms of addresses that an included policy comes to. Undefined where it cannot be told: it has macros or `exists`, or
- * lets some through only if others do not match.
+ * The terms of addresses that an included policy comes to. Undefined where it cannot be told: it has macros or `exists`,
+ * lets some through only if others do not match, or comes to too much.
  */
 async function addressesOf(
   domain: string,
-  lookups: SpfLookups,
+  walk: Flattening,
   above: readonly string[],
-): Promise<string[] | undefined> {
-  if (above.includes(domain) || above.length > MOST_SPF_LOOKUPS) return undefined;
-  const [policy, another] = spfPolicies((await lookups.texts(domain)) ?? []);
+): Promise<ReadonlySet<string> | undefined> {
+  const known = walk.known.get(domain);
+  if (known) return known;
+  if (above.includes(domain) || above.length > MOST_SPF_LOOKUPS || !take(walk, 1)) return undefined;
+  const [policy, another] = spfPolicies((await walk.lookups.texts(domain)) ?? []);
   const terms = policy === undefined || another !== undefined ? undefined : parseSpf(policy);
   if (!terms?.ok) return undefined;
-  const found: string[] = [];
+  const found = new Set<string>();
   for (const term of terms.value) {
-    if (term.name === "all") return term.qualifier === "+" ? undefined : found;
+    if (term.name === "all" && term.qualifier === "+") return undefined;
+    if (term.name === "all") break;
     const isOther = term.qualifier === undefined && term.name !== "redirect";
     if (isOther) continue;
     if (term.qualifier !== undefined && term.qualifier !== "+") return undefined;
-    const addresses = await addressesOfTerm(term, { domain, above }, lookups);
+    const addresses = await addressesOfTerm(term, { domain, above }, walk);
     if (addresses === undefined) return undefined;
-    found.push(...addresses);
+    for (const address of addresses) found.add(address);
+    if (found.size > MOST_ADDRESSES) return undefined;
   }
+  walk.known.set(domain, found);
   return found;
 }
 
 async function addressesOfTerm(
   term: SpfTerm,
   { domain, above }: { readonly domain: string; readonly above: readonly string[] },
-  lookups: SpfLookups,
-): Promise<string[] | undefined> {
+  walk: Flattening,
+): Promise<Iterable<string> | undefined> {
   if (term.name === "ip4" || term.name === "ip6") return [`${term.name}:${term.value}`];
   const target = targetOf(term, domain);
   if (target === undefined || term.value.includes("/")) return undefined;
-  if (term.name === "include" || term.name === "redirect") return addressesOf(target, lookups, [...above, domain]);
+  if (term.name === "include" || term.name === "redirect") return addressesOf(target, walk, [...above, domain]);
   if (term.name !== "a" && term.name !== "mx") return undefined;
-  const hosts = term.name === "mx" ? await lookups.exchangers(target) : [target];
-  if (hosts === undefined) return undefined;
-  const addresses = await Promise.all(hosts.map((host) => lookups.addresses(host)));
+  if (term.name === "mx" && !take(walk, 1)) return undefined;
+  const hosts = term.name === "mx" ? await walk.lookups.exchangers(target) : [target];
+  if (hosts === undefined || !take(walk, hosts.length)) return undefined;
+  const addresses = await Promise.all(hosts.map((host) => walk.lookups.addresses(host)));
   if (addresses.some((found) => found === undefined)) return undefined;
   return addresses.flatMap((found) => found!.map((address) => `${parseIpv4(address) ? "ip4" : "ip6"}:${address}`));
 }

@@ -68,8 +68,11 @@ export async function findSuppressed(
   return new Set(rows.map(({ key }) => key));
 }
 
+/** A row is replaced by none of a kind before its own: revalidation takes off the first two, only the person the last. */
+const KINDS_BY_WEIGHT = "array['invalid', 'complaint', 'by-hand', 'unsubscribed']";
+
 /**
- * Keeps rows; one that is there already gets the new words, and keeps its beginning.
+ * Keeps rows; one that is there already gets the new kind and words, unless its own kind weighs more, and keeps its beginning.
  * @param entries each key once
  * @returns how many are new
  */
@@ -92,6 +95,7 @@ export async function addSuppressions(
        as given (key, kind, target, note, creator, since)
      on conflict (${conflict}) do update set kind = excluded.kind, target = excluded.target, note = excluded.note,
        creator = excluded.creator
+       where array_position(${KINDS_BY_WEIGHT}, excluded.kind) >= array_position(${KINDS_BY_WEIGHT}, kept.kind)
      returning xmax = 0 as is_new`,
     [
       inOrder.map(({ key }) => key),

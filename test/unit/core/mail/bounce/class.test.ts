@@ -97,6 +97,27 @@ describe("replies in the session", () => {
     ["552 5.3.4 message too big", "mail", "mesgtoobig", false, false],
     ["550 user unknown", "message", "filtered", false, false],
     ["553 5.1.8 no such domain", "mail", "rejected", false, true],
+    [
+      "550-Verification failed for <b+1@bounces.example.org>\n550-Unrouteable mail domain\n550 Sender verify failed",
+      ...(["rcpt", "rejected", false, false] as const),
+    ],
+    ["521 example.net", "rcpt", "notaccept", true, false],
+    ["521 Message rejected", "rcpt", "rejected", false, false],
+    ["521 Access denied", "message", "rejected", false, false],
+    ["556 example.net", "rcpt", "notaccept", true, false],
+    ["556 example.net", "message", "rejected", false, false],
+    ["550 5.1.0 <b+1@example.org>: Sender address rejected: User unknown", "rcpt", "rejected", false, false],
+    [
+      "550 5.1.1 <a@example.org>: Recipient address rejected: undeliverable address",
+      "rcpt",
+      "userunknown",
+      true,
+      false,
+    ],
+    [
+      "550 5.1.1 <a@example.org>: Recipient address rejected: undeliverable address: 552 5.2.2 mailbox full",
+      ...(["rcpt", "mailboxfull", false, false] as const),
+    ],
   ])("%s at %s", (text, stage, reason, hard, aboutUs) => {
     expect(classifyReply(parseSmtpReply(text) as SmtpReply, { stage })).toEqual({ reason, hard, aboutUs });
   });

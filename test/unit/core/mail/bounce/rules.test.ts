@@ -42,6 +42,8 @@ describe.each([
   "finalities",
   "givenUp",
   "refusals",
+  "probes",
+  "sendersRefused",
   "senders",
   "subjects",
   "openings",
@@ -101,7 +103,15 @@ test.each([
 /** A run without bound costs the square of a hostile text, for each of its recipients. */
 test("no pattern repeats a class of characters without bound", () => {
   const rules = [...words.wordings.rules, ...words.hints.rules, ...layouts.commands.rules, ...layouts.actions.rules];
-  const texts = [layouts.delays, layouts.finalities, layouts.senders, layouts.subjects, layouts.openings];
+  const texts = [
+    layouts.delays,
+    layouts.finalities,
+    layouts.probes,
+    layouts.sendersRefused,
+    layouts.senders,
+    layouts.subjects,
+    layouts.openings,
+  ];
   const automatic = [layouts.automaticSubjects, layouts.automaticTexts, layouts.challenges];
   const patterns = [...rules, ...texts, ...automatic].flatMap((rule) => rule.patterns);
   expect(patterns.filter((pattern) => /(?:\\[wsSd]|(?<!\\)[.\]])[*+]/.test(pattern))).toEqual([]);

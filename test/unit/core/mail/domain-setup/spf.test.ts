@@ -115,4 +115,54 @@ describe("flattening", () => {
   ])("%s becomes %s", async (policy, flattened, left) => {
     expect(await flattenSpf(policy, new Set(["kept.example"]), LOOKUPS)).toEqual({ policy: flattened, left });
   });
+
+  /** Policies of names that begin with a number, each made by it. `asked`: what was looked up. */
+  function chain(policyOf: (layer: number) => string) {
+    const asked: string[] = [];
+    const look = async (name: string) => {
+      asked.push(name);
+      return [];
+    };
+    const texts = async (name: string) => {
+      asked.push(name);
+      return [policyOf(Number.parseInt(name, 10))];
+    };
+    return { asked, lookups: { texts, addresses: look, exchangers: look } satisfies SpfLookups };
+  }
+  const times = (count: number, text: (index: number) => string) =>
+    Array.from({ length: count }, (_, index) => text(index)).join(" ");
+  const WIDE = "v=spf1 include:0.wide -all";
+
+  test.each([
+    [
+      "whose includes branch",
+      (layer: number) => {
+        const included = (index: number) => (layer < 8 ? `include:${layer + 1}.${index}.x` : "ip4:192.0.2.1");
+        return `v=spf1 ${times(10, included)} -all`;
+      },
+    ],
+    ["with many hosts", () => `v=spf1 ${times(200, (index) => `a:${index}.host`)} -all`],
+  ])("a policy %s is left after 50 look-ups, and so are those behind it", async (_, policyOf) => {
+    const { asked, lookups } = chain(policyOf);
+    const policy = "v=spf1 include:0.wide include:0.other -all";
+    const flattened = await flattenSpf(policy, new Set(), lookups);
+    expect(flattened).toEqual({ policy, left: ["include:0.wide", "include:0.other"] });
+    expect(asked).toHaveLength(50);
+  });
+
+  test("a name that is included again is not asked for again", async () => {
+    const { asked, lookups } = chain((layer) =>
+      layer === 8 ? "v=spf1 ip4:192.0.2.1 -all" : `v=spf1 ${times(10, () => `include:${layer + 1}.x`)} -all`,
+    );
+    expect((await flattenSpf(WIDE, new Set(), lookups)).policy).toBe("v=spf1 ip4:192.0.2.1 -all");
+    expect(asked).toHaveLength(9);
+  });
+
+  test.each([
+    [500, 0],
+    [501, 1],
+  ])("an include of %i addresses: %i are left", async (count, left) => {
+    const { lookups } = chain(() => `v=spf1 ${times(count, (index) => `ip6:2001:db8::${index.toString(16)}`)} -all`);
+    expect((await flattenSpf(WIDE, new Set(), lookups)).left).toHaveLength(left);
+  });
 });

@@ -391,6 +391,7 @@ export const problems = {
     "no-utf8": "what came is not text in UTF-8",
     "suppression-column-missing": "the column {column} is missing or empty",
     "suppression-column-missing-commas": "the column {column} is missing: columns are to be separated by commas",
+    "suppression-header-too-long": "the file has more than {most} columns",
     "suppression-not-utf8": "the file is not text in UTF-8",
     "suppression-column-invalid": "the column {column} is not valid",
     "suppression-line-unreadable": "the line is not text in UTF-8",
@@ -399,6 +400,7 @@ export const problems = {
     "csv-invalid": "is not CSV",
     "csv-record-too-long":
       "is longer than {mebibytes} MiB, or has a quote that nobody closes; nothing after it was read",
+    "csv-header-too-long": "the file has more than {most} columns",
     "csv-line-invalid": "the line is not text in UTF-8",
     "csv-too-many-columns": "has more columns than the header",
     "column-missing": "the column {column} is missing or empty",
