@@ -90,7 +90,7 @@ class Module {
       const line = this.#source.slice(0, node.start).split("\n").length;
       found.push({
         at: `${relative(services, this.#path)}:${line}`,
-        texts: this.#textsOf(node.arguments[1], { ancestors }) ?? [],
+        texts: (this.#textsOf(node.arguments[1], { ancestors }) ?? []).flatMap(withoutCursor),
         row,
         isTuple: this.#source.slice(node.start, node.end).includes('rowMode: "array"'),
       });
@@ -201,6 +201,11 @@ class Module {
     }
     return undefined;
   }
+}
+
+/** What a cursor is declared for; what it gives is tried by what fetches it. */
+function withoutCursor(text: string): string[] {
+  return /^\s*fetch /.test(text) ? [] : [text.replace(/^\s*declare \w+ no scroll cursor for\s/, "")];
 }
 
 /** What `ownRows` of store/mail has a statement say where tables are spread over machines. */

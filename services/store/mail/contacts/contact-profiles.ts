@@ -7,16 +7,17 @@ import { type Db, queryRows, type Transaction } from "../../../platform/postgres
 import { joinGroups } from "./groups.ts";
 import { addMissingContacts } from "./recipients.ts";
 
-const GROUP_NAMES = `select groups.name from contact_groups join groups
-      on groups.instance_id = contact_groups.instance_id and groups.id = contact_groups.group_id
-    where contact_groups.instance_id = contact.instance_id and contact_groups.contact_id = contact.id`;
+/** Of a `contact`. @param instance the parameter with its instance: Citus does not infer it within subqueries */
+const groupNames = (instance: "$1" | "$2") => `select groups.name from contact_groups join groups
+      on groups.instance_id = ${instance} and groups.id = contact_groups.group_id
+    where contact_groups.instance_id = ${instance} and contact_groups.contact_id = contact.id`;
 
 /** What lists show of a `contact` of the instance `$1`, of its own row and its links: a `SummaryRow`, see `readSummaries`. */
 export const SUMMARY_COLUMNS = `
   contact.id, contact.email, contact.first_name, contact.last_name, contact.age, contact.sex, contact.profession,
   contact.locality, contact.country_code, contact.region_code, contact.city, contact.device, contact.device_subtype_id,
   contact.domain_group_id, contact.invalid, contact.last_operation, contact.updated_at,
-  array(${GROUP_NAMES} order by groups.name) as groups,
+  array(${groupNames("$1")} order by groups.name) as groups,
   to_json(array(select distinct campaign_numid from events
     where events.instance_id = $1 and events.contact_id = contact.id and campaign_numid is not null)) as campaign_numids,
   to_json(array(select campaign_numid from campaign_unsubscriptions as unsubscription
@@ -211,13 +212,13 @@ async function lockContacts(transaction: Transaction, instanceId: number, emailK
 
 const CHANGED_FIELDS = "jsonb_strip_nulls(coalesce(contact.fields, '{}') || coalesce(given.fields, '{}'))";
 const octetsOf = (names: string) => `(select coalesce(sum(octet_length(name)), 0) from (${names}) as names)`;
-/** What a `contact` would have too much of, once it is as `given`. Who has more already may have less. */
+/** What a `contact` of the instance `$2` would have too much of, once it is as `given`. Who has more already may have less. */
 const OVERSIZED = `case
   when octet_length(${CHANGED_FIELDS}::text)
     > greatest(${MOST_KIBIBYTES.fields * 1024}, octet_length(contact.fields::text)) then 'fields'
   when given.groups is not null
-    and ${octetsOf(`${GROUP_NAMES} union select name from jsonb_array_elements_text(given.groups) as name`)}
-    > greatest(${MOST_KIBIBYTES.groups * 1024}, ${octetsOf(GROUP_NAMES)}) then 'groups' end`;
+    and ${octetsOf(`${groupNames("$2")} union select name from jsonb_array_elements_text(given.groups) as name`)}
+    > greatest(${MOST_KIBIBYTES.groups * 1024}, ${octetsOf(groupNames("$2"))}) then 'groups' end`;
 
 /** @returns those that were left out */
 async function applyChanges(
