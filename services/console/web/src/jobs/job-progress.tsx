@@ -21,8 +21,9 @@ interface JobProgressProps {
 /** How far a job is, and what came of it. */
 export function JobProgress({ id, onEnd }: JobProgressProps) {
   const path = `/jobs${pathOf(id)}`;
-  const running = useFetched<Job>(path, REFRESH_MS);
-  const ended = running.value !== undefined && running.value.state !== "running" ? running.value : undefined;
+  const isOver = (job: Job | undefined) => job !== undefined && job.state !== "running";
+  const running = useFetched<Job>(path, (newest) => (isOver(newest) ? undefined : REFRESH_MS));
+  const ended = isOver(running.value) ? running.value : undefined;
   // Told once, whatever is drawn meanwhile.
   useEffect(() => {
     if (ended) onEnd?.(ended);
