@@ -9,6 +9,7 @@ import { isHttpUrl } from "../../platform/lookups/fetch-html.ts";
 import { makeResolver } from "../../platform/lookups/resolver.ts";
 import {
   type CampaignMessage,
+  findCampaignSend,
   listCampaignSends,
   saveCampaignMessage,
 } from "../../store/mail/campaigns/campaign-sends.ts";
@@ -80,7 +81,8 @@ const lists: MakeConsoleEndpoints = ({ db }) => [
     act: async ({ caller, params }) => {
       const found = await visibleCampaign(db, caller, params);
       if (!found.ok) return found;
-      const { campaign, send } = found.value;
+      const { instance, campaign } = found.value;
+      const send = await findCampaignSend(db, instance.id, campaign.numid);
       const html = send && "html" in send.body ? send.body.html : null;
       return ok({ ...toCampaignJson(campaign, send), html });
     },
