@@ -10,6 +10,7 @@ import { makeAuditEndpoints } from "./routes/audit.ts";
 import { makeBatchEndpoints } from "./routes/batches.ts";
 import { makeBounceWordingEndpoints } from "./routes/bounce-wordings.ts";
 import { makeCampaignControlEndpoints } from "./routes/campaign-control.ts";
+import { makeCampaignPreviewEndpoints } from "./routes/campaign-preview.ts";
 import { makeCampaignEndpoints } from "./routes/campaigns.ts";
 import { makeCatalogEndpoints } from "./routes/catalogs.ts";
 import { makeContactEndpoints } from "./routes/contacts.ts";
@@ -48,6 +49,7 @@ import type { WebFiles } from "./web-files.ts";
 const ROUTES: readonly MakeConsoleEndpoints[] = [
   makeCampaignEndpoints,
   makeCampaignControlEndpoints,
+  makeCampaignPreviewEndpoints,
   makeMessageEndpoints,
   makeBatchEndpoints,
   makeStatisticsEndpoints,

@@ -1,4 +1,4 @@
-import type { ZodObject, ZodRawShape, ZodType, z } from "zod";
+import { ZodDefault, ZodNullable, ZodObject, ZodOptional, type ZodRawShape, type ZodType, type z } from "zod";
 import type { Refusal } from "../core/refusal.ts";
 import type { Result } from "../core/result.ts";
 import { type AnyEndpoint, type Endpoint, RawReply, type Request } from "../platform/http/endpoint.ts";
@@ -21,11 +21,9 @@ export interface Change<Params, Fields> {
  * An operation of the console. One that changes something declares the change, and the audit log has it; one that is
  * no GET and changes nothing declares `change: null`.
  */
-export type ConsoleEndpointOf<Params extends ZodRawShape, Fields extends ZodType, Reply extends ZodType> = Endpoint<
-  AdminCaller,
-  Params,
-  Fields,
-  Reply
+export type ConsoleEndpointOf<Params extends ZodRawShape, Fields extends ZodType, Reply extends ZodType> = Omit<
+  Endpoint<AdminCaller, Params, Fields, Reply>,
+  "keepsNull"
 > & {
   readonly change?: Change<z.output<ZodObject<Params>>, z.output<Fields>> | null;
 };
@@ -38,11 +36,19 @@ export type ConsoleEndpoint = AnyEndpoint<AdminCaller> & {
 /** Every file of `routes/` exports one of these. */
 export type MakeConsoleEndpoints = (context: ConsoleContext) => readonly ConsoleEndpoint[];
 
-/** Declares an operation, inferring its types from its schemas. */
+/** Declares an operation, inferring its types from its schemas. A field that may be null keeps it: null sets to nothing. */
 export function consoleEndpoint<Params extends ZodRawShape, Fields extends ZodType, Reply extends ZodType>(
   declaration: ConsoleEndpointOf<Params, Fields, Reply>,
 ): ConsoleEndpoint {
-  return declaration;
+  const { fields } = declaration;
+  const shape: ZodRawShape = fields instanceof ZodObject ? fields.shape : {};
+  const nullable = new Set(Object.keys(shape).filter((name) => isNullable(shape[name])));
+  return { ...declaration, keepsNull: ([field, ...deeper]) => deeper.length === 0 && nullable.has(`${field}`) };
+}
+
+function isNullable(schema: unknown): boolean {
+  if (schema instanceof ZodOptional || schema instanceof ZodDefault) return isNullable(schema.def.innerType);
+  return schema instanceof ZodNullable;
 }
 
 /** Puts the checks around an operation that all have in common: the CSRF token, and the audit log. */

@@ -10,6 +10,8 @@ const SWEEP_EVERY_MS = 5_000;
 const PURGE_EVERY_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 const JOB_DAYS = 30;
+/** As many as a list of them shows. */
+const MOST_JOBS_OF_SCOPE = 1_000;
 const LOCKOUT_DAYS = 1;
 
 /** What the console's tables need from time to time. Any number of processes may do it at once. */
@@ -26,7 +28,7 @@ export function startMaintenance(context: ConsoleContext): { stop(): Promise<voi
     const daysAgo = (days: number) => new Date(now.getTime() - days * DAY_MS);
     await purgeSessions(db, sessionLifetime(context), now);
     await purgeLockouts(db, daysAgo(LOCKOUT_DAYS));
-    await purgeJobs(db, daysAgo(JOB_DAYS));
+    await purgeJobs(db, { before: daysAgo(JOB_DAYS), mostOfScope: MOST_JOBS_OF_SCOPE });
     await purgeAudit(db, daysAgo(config.console.auditDays));
   }
 }

@@ -17,8 +17,8 @@ export function jobError({ code, values, message: msg }: Sentence, line?: number
   return { ...(line === undefined ? {} : { line }), msg, code, values };
 }
 
-/** Long work of the console. */
-export interface Job {
+/** Long work of the console, as lists have it. */
+export interface JobSummary {
   readonly id: string;
   /** What it does, such as `rpz-import`. */
   readonly kind: string;
@@ -31,9 +31,16 @@ export interface Job {
   /** Null while not known. */
   readonly total: number | null;
   readonly result: object | null;
-  readonly errors: readonly JobError[];
+  /** Why it failed as a whole; null where it did not. */
+  readonly failure: JobError | null;
+  readonly errorCount: number;
   readonly createdAt: Date;
   readonly finishedAt: Date | null;
+}
+
+/** With all that went wrong, which may be a quarter of a megabyte; why it failed comes last. */
+export interface Job extends JobSummary {
+  readonly errors: readonly JobError[];
 }
 
 /** What is new about a running job. */
@@ -97,11 +104,11 @@ export async function failSilentJobs(db: Db, silentSeconds: number, error: JobEr
 }
 
 /** The jobs that a user may see, newest first. */
-export async function listJobs(db: Db, reader: ConsoleScope, limit: number): Promise<Job[]> {
+export async function listJobs(db: Db, reader: ConsoleScope, limit: number): Promise<JobSummary[]> {
   const values = new StatementValues(limit);
-  const rows = await queryRows<JobRow>(
+  const rows = await queryRows<JobRow<JobSummary>>(
     db,
-    `select ${JOB_COLUMNS} from console_jobs where ${visibleTo(reader, values)} order by created_at desc, id limit $1`,
+    `select ${SUMMARY_COLUMNS} from console_jobs where ${visibleTo(reader, values)} order by created_at desc, id limit $1`,
     values.all,
   );
   return rows.map(jobOf);
@@ -109,25 +116,41 @@ export async function listJobs(db: Db, reader: ConsoleScope, limit: number): Pro
 
 export async function findJob(db: Db, reader: ConsoleScope, id: string): Promise<Job | undefined> {
   const values = new StatementValues(id);
-  const [row] = await queryRows<JobRow>(
+  const [row] = await queryRows<JobRow<Job>>(
     db,
-    `select ${JOB_COLUMNS} from console_jobs where id = $1::uuid and ${visibleTo(reader, values)}`,
+    `select ${SUMMARY_COLUMNS}, errors from console_jobs where id = $1::uuid and ${visibleTo(reader, values)}`,
     values.all,
   );
   return row && jobOf(row);
 }
 
-export async function purgeJobs(db: Db, before: Date): Promise<void> {
-  await deleteUnlocked(db, { table: "console_jobs", key: "id" }, "state <> 'running' and created_at < $1", [before]);
+/** Deletes finished jobs: old ones, and those of a scope beyond its newest. */
+export async function purgeJobs(
+  db: Db,
+  { before, mostOfScope }: { readonly before: Date; readonly mostOfScope: number },
+): Promise<void> {
+  await deleteUnlocked(
+    db,
+    { table: "console_jobs", key: "id" },
+    `state <> 'running' and (created_at < $1 or id in (
+       select id from (
+         select id, row_number() over (partition by scope_role, scope order by created_at desc, id) as place
+         from console_jobs where state <> 'running'
+       ) newest where place > $2))`,
+    [before, mostOfScope],
+  );
 }
 
-const JOB_COLUMNS = "id, kind, owner, object, state, done, total, result, errors, created_at, finished_at";
+const SUMMARY_COLUMNS = `id, kind, owner, object, state, done, total, result,
+  case when state = 'failed' then errors->-1 end as failure, jsonb_array_length(errors) as error_count,
+  created_at, finished_at`;
 
-interface JobRow extends Omit<Job, "createdAt" | "finishedAt"> {
+type JobRow<J extends JobSummary> = Omit<J, "errorCount" | "createdAt" | "finishedAt"> & {
+  readonly error_count: number;
   readonly created_at: Date;
   readonly finished_at: Date | null;
-}
+};
 
-function jobOf({ created_at, finished_at, ...job }: JobRow): Job {
-  return { ...job, createdAt: created_at, finishedAt: finished_at };
+function jobOf<J extends JobSummary>({ error_count, created_at, finished_at, ...job }: JobRow<J>) {
+  return { ...job, errorCount: error_count, createdAt: created_at, finishedAt: finished_at };
 }

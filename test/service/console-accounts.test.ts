@@ -5,7 +5,7 @@ import { JobRunner } from "../../services/console/jobs.ts";
 import { unacceptable } from "../../services/core/refusal.ts";
 import { ok, refuse } from "../../services/core/result.ts";
 import { sentence } from "../../services/core/sentences.ts";
-import { jobError } from "../../services/store/jobs.ts";
+import { jobError, purgeJobs } from "../../services/store/jobs.ts";
 import { PASSWORD, startConsole, type TestConsole } from "../support/console.ts";
 import { operatorOf } from "../support/operator.ts";
 import { eventually } from "../support/stack.ts";
@@ -314,6 +314,51 @@ describe("jobs", () => {
     );
     expect((await show(broken)).errors).toMatchObject([{ msg: "internal error" }]);
     expect(palomar.failures).toContainEqual(expect.objectContaining({ kind: "console-job-failed", job: broken }));
+  });
+
+  test("are listed without what was rejected: how much that is, and why a job failed", async () => {
+    const { db } = palomar.database;
+    const rejected = Array.from({ length: 1_000 }, (_, line) => jobError(sentence("not-acceptable"), line + 1));
+    const errors = [...rejected, jobError(sentence("job-interrupted"))];
+    const row = { kind: "test", object: "x", owner: "two", scope_role: "reseller", scope: "two" };
+    const times = { created_at: db.fn.now(), heartbeat_at: db.fn.now(), finished_at: db.fn.now() };
+    const rows = Array.from({ length: 50 }, (_, number) => {
+      const state = number === 0 ? "failed" : "done";
+      return { id: randomUUID(), ...row, ...times, state, errors: JSON.stringify(number === 0 ? errors : rejected) };
+    });
+    await db("console_jobs").insert(rows);
+    const { body } = await palomar.users.two.call("GET", "/jobs?limit=1000");
+    expect(body.jobs).toHaveLength(50);
+    expect(JSON.stringify(body).length).toBeLessThan(50 * 500);
+    const listed = body.jobs.find(({ job }: { job: string }) => job === rows[0]!.id);
+    expect(listed).toMatchObject({ error_count: 1_001, failure: { code: "job-interrupted" } });
+    expect(body.jobs.filter(({ failure }: { failure: unknown }) => failure === null)).toHaveLength(49);
+    const shown = (await palomar.users.two.call("GET", `/jobs/${rows[0]!.id}`)).body;
+    expect(shown).toEqual({ ...listed, errors });
+  });
+
+  test("that are over are kept for a month, and the newest thousand of each scope", async () => {
+    const { db } = palomar.database;
+    await db("console_jobs").delete();
+    const add = (scope: string, jobs: number, daysOld: number, state: string) =>
+      db.raw(
+        `insert into console_jobs (id, kind, object, owner, scope_role, scope, state, created_at, heartbeat_at)
+         select gen_random_uuid(), 'test', 'x', 'x', 'reseller', ?, ?, now() - make_interval(days => ?, secs => n), now()
+         from generate_series(1, ?) n`,
+        [scope, state, daysOld, jobs],
+      );
+    await add("one", 1_001, 1, "done");
+    await add("one", 2, 2, "running");
+    await add("two", 3, 3, "failed");
+    await add("two", 4, 31, "done");
+    await purgeJobs(db, { before: new Date(Date.now() - 30 * 86_400_000), mostOfScope: 1_000 });
+    const left = await db("console_jobs").select("scope", "state").count("* as jobs").groupBy(1, 2).orderBy([1, 2]);
+    expect(left).toEqual([
+      { scope: "one", state: "done", jobs: 1_000 },
+      { scope: "one", state: "running", jobs: 2 },
+      { scope: "two", state: "failed", jobs: 3 },
+    ]);
+    await db("console_jobs").delete();
   });
 
   test("are interrupted by a stop, and found so when their process died", async () => {

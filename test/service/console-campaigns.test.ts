@@ -1,8 +1,12 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { start as startConsole } from "../../services/console/main.ts";
 import { hashPassword } from "../../services/core/password.ts";
 import { sentence } from "../../services/core/sentences.ts";
 import { addUser } from "../../services/store/console/users.ts";
+import { listCampaignSends } from "../../services/store/mail/campaigns/campaign-sends.ts";
 import { callApi } from "../support/api-client.ts";
 import { addTestInstance } from "../support/instances.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
@@ -14,7 +18,10 @@ let base: string;
 const PASSWORD = "a password for tests";
 
 beforeAll(async () => {
-  stack = await startMailStack(undefined, { PALOMAR_CONSOLE_LISTEN: "127.0.0.1:0" });
+  stack = await startMailStack(undefined, {
+    PALOMAR_CONSOLE_LISTEN: "127.0.0.1:0",
+    PALOMAR_FETCH_ALLOW: "127.0.0.0/8",
+  });
   const { db, keyRing } = stack.context;
   await addTestInstance(db, keyRing, {
     name: "other",
@@ -74,6 +81,57 @@ describe("a campaign of type normal", () => {
     expect((await ana("POST", `/campaigns/${numid}/preview`, {})).status).toBe(200);
   });
 
+  test("that is large keeps nobody waiting while it is looked at, and is looked at a few times at once", async () => {
+    const numid = await addNormal("large");
+    const html = "<i>w</i>".repeat(600_000);
+    await ana("PUT", `/campaigns/${numid}/message`, { ...MESSAGE, html, grupos: [] });
+    // Basic credentials are a tenth of a second's work on another thread, each time.
+    const session = await callApi("POST", `${base}/session`, {}, { login: "ana", password: PASSWORD });
+    const headers = { Cookie: String(session.headers["set-cookie"]).split(";")[0]!, "X-CSRF-Token": session.body.csrf };
+    const preview = () => callApi("POST", `${base}/instances/test/campaigns/${numid}/preview`, headers, {});
+    let answered = 0;
+    const previews = Promise.all(Array.from({ length: 9 }, () => preview().finally(() => (answered += 1))));
+    for (let asked = 0; asked < 40; asked++) await callApi("GET", `${base}/session`, headers);
+    expect(answered).toBeLessThan(9);
+    expect(new Set((await previews).map(({ status }) => status))).toEqual(new Set([200]));
+    const answers = await Promise.all(Array.from({ length: 30 }, preview));
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
+    const { body } = await ana("POST", `/campaigns/${numid}/preview`, {});
+    expect(body.html.length).toBeGreaterThan(html.length);
+    expect(body).toMatchObject({ text_cut: true });
+    expect(body.text).toHaveLength(100_000);
+  });
+
+  test("whose page is somewhere else is fetched for one preview of an instance at a time", async () => {
+    const numid = await addNormal("elsewhere");
+    let most = 0;
+    let open = 0;
+    const page = createServer(async (_request, response) => {
+      most = Math.max(most, ++open);
+      await sleep(20);
+      open -= 1;
+      response.setHeader("Content-Type", "text/html").end("<p>Hola</p>");
+    });
+    await new Promise<void>((resolve) => page.listen(0, "127.0.0.1", resolve));
+    const url = `http://127.0.0.1:${(page.address() as AddressInfo).port}/`;
+    await ana("PUT", `/campaigns/${numid}/message`, { ...MESSAGE, html: undefined, url });
+    const asked = Array.from({ length: 5 }, () => ana("POST", `/campaigns/${numid}/preview`, {}));
+    const answers = await Promise.all(asked);
+    page.close();
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
+    expect(answers[0]!.body).toMatchObject({ text: expect.stringMatching(/^Hola\n/), text_cut: false });
+    expect(most).toBe(1);
+  });
+
+  test("is listed without its message", async () => {
+    const { db } = stack.context;
+    const { body } = await ana("GET", "/campaigns?search=large");
+    expect(body.campaigns).toMatchObject([{ asunto: MESSAGE.asunto, url: "", grupos: [] }]);
+    const sends = await listCampaignSends(db, stack.instanceId, [body.campaigns[0].numid]);
+    expect(JSON.stringify([...sends]).length).toBeLessThan(1_000);
+    expect((await ana("GET", `/campaigns/${body.campaigns[0].numid}`)).body.html.length).toBeGreaterThan(1_000_000);
+  });
+
   test("goes to whoever is in one of its groups or filters, once; left out are the invalid and the unsubscribed", async () => {
     const numid = await addNormal("both");
     await addContacts("g1", ["a@example.net", "b@example.net", "gone@example.net", "out@example.net"], {
@@ -102,6 +160,7 @@ describe("a campaign of type normal", () => {
       asunto: "Hola <Ana>",
       html: expect.stringContaining("Dear &lt;Ana&gt; &amp; co"),
       text: expect.stringContaining("Dear <Ana> & co"),
+      text_cut: false,
     });
     expect((await ana("POST", `/campaigns/${numid}/start`, {})).body.estado).toBe("programado");
     const { body } = await until(numid, "enviado");

@@ -268,6 +268,13 @@ describe("settings", () => {
     );
   });
 
+  test("what is wanted no more is taken back by null", async () => {
+    const none = { tracking_host: null, rotate_days: null };
+    expect((await north.call("PATCH", SETUP, none)).body).toMatchObject({ ...none, mta_sts: "testing" });
+    const some = { tracking_host: "links.north.example.org", rotate_days: 90 };
+    expect((await north.call("PATCH", SETUP, some)).body).toMatchObject({ ...some, mta_sts: "testing" });
+  });
+
   test.each([
     [{ tracking_host: "links.example.com" }],
     [{ tracking_host: "north.example.org" }],

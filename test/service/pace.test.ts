@@ -172,6 +172,10 @@ describe("the operator's hand", () => {
       rate: 100,
       pinned_by: "operator",
     });
+    await operator.call("POST", "/paces/192.0.2.1/gmail/pin", { rate: null, connections: 5 });
+    expect((await operator.call("GET", "/paces/192.0.2.1/gmail")).body).toMatchObject({
+      pinned: { rate: null, connections: 5, messages_per_connection: null },
+    });
     expect((await operator.call("POST", "/paces/192.0.2.1/gmail/pin", {})).status).toBe(400);
     expect((await operator.call("POST", "/paces/192.0.2.1/gmail/pin", { rate: 0 })).status).toBe(400);
     expect((await operator.call("POST", "/paces/192.0.2.9/gmail/reset")).status).toBe(404);

@@ -10,7 +10,7 @@ import {
   resumeCampaign,
 } from "../../operations/mail/campaign-control.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { findCampaignSend, scheduleCampaign } from "../../store/mail/campaigns/campaign-sends.ts";
+import { listCampaignSends, scheduleCampaign } from "../../store/mail/campaigns/campaign-sends.ts";
 import { awaitQuiet } from "../../store/mail/queue/queue-stops.ts";
 import { readBatchProgress } from "../../store/mail/sends/batches.ts";
 import { type AdminCaller, areaOf } from "../caller.ts";
@@ -57,7 +57,7 @@ export const makeCampaignControlEndpoints: MakeConsoleEndpoints = (context) => {
         if (!(await pauseCampaign(db, campaign.numid, sentence("paused-by", { login }))))
           return problem("campaign-not-under-way");
         // Read now: before the pause it may have been about to start.
-        const send = await findCampaignSend(db, instance.id, campaign.numid);
+        const send = (await listCampaignSends(db, instance.id, [campaign.numid])).get(campaign.numid);
         if (send?.eeid) await awaitQuiet(db, { instanceId: instance.id, eeid: send.eeid }, QUIET_DEADLINE_MS);
         return undefined;
       },
@@ -135,7 +135,8 @@ async function controlled(
   const refusal = await act(found.value);
   if (refusal) return refuse(refusal);
   const { campaign, instance } = found.value;
-  return ok(toCampaignJson(campaign, await findCampaignSend(db, instance.id, campaign.numid)));
+  const sends = await listCampaignSends(db, instance.id, [campaign.numid]);
+  return ok(toCampaignJson(campaign, sends.get(campaign.numid)));
 }
 
 /** Should this process die meanwhile, a delivery node completes it. */

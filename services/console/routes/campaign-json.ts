@@ -3,7 +3,7 @@ import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { sentenceJson } from "../../platform/http/problem.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { type CampaignSend, findCampaignSend } from "../../store/mail/campaigns/campaign-sends.ts";
+import { type CampaignSendSummary, listCampaignSends } from "../../store/mail/campaigns/campaign-sends.ts";
 import { type Campaign, findCampaign } from "../../store/mail/campaigns/campaigns.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
 import { type AdminCaller, visibleInstance } from "../caller.ts";
@@ -20,7 +20,7 @@ const STATE_NAMES = {
   sent: "enviado",
   cancelling: "cancelando",
   cancelled: "cancelado",
-} as const satisfies Record<CampaignSend["state"], string>;
+} as const satisfies Record<CampaignSendSummary["state"], string>;
 
 export const campaignJson = z.object({
   numid: z.int(),
@@ -59,7 +59,10 @@ export const campaignParams = z.object({
 });
 
 /** @param send absent while nothing was written: what the campaign itself says stands in */
-export function toCampaignJson(campaign: Campaign, send: CampaignSend | undefined): z.infer<typeof campaignJson> {
+export function toCampaignJson(
+  campaign: Campaign,
+  send: CampaignSendSummary | undefined,
+): z.infer<typeof campaignJson> {
   const isNormal = campaign.type === "normal";
   return {
     numid: campaign.numid,
@@ -71,7 +74,7 @@ export function toCampaignJson(campaign: Campaign, send: CampaignSend | undefine
     asunto: send?.subject ?? campaign.subject,
     replyto: campaign.replyTo,
     desusc: campaign.unsubscribe === null ? "" : campaign.unsubscribe ? "si" : "no",
-    url: send === undefined ? campaign.url : "url" in send.body ? send.body.url : "",
+    url: send === undefined ? campaign.url : (send.url ?? ""),
     estado: isNormal ? (send?.paused ? "pausado" : STATE_NAMES[send?.state ?? "draft"]) : null,
     grupos: [...(send?.groups ?? [])],
     filtros: [...(send?.filters ?? [])],
@@ -88,7 +91,7 @@ export function toCampaignJson(campaign: Campaign, send: CampaignSend | undefine
 export interface VisibleCampaign {
   readonly instance: Instance;
   readonly campaign: Campaign;
-  readonly send: CampaignSend | undefined;
+  readonly send: CampaignSendSummary | undefined;
 }
 
 /** Strangers are told what callers are who ask for a campaign that does not exist. */
@@ -101,8 +104,8 @@ export async function visibleCampaign(
   if (!instance.ok) return instance;
   const campaign = await findCampaign(db, instance.value.id, numid);
   if (campaign === undefined) return refuse(problem("no-such-campaign"));
-  const send = await findCampaignSend(db, instance.value.id, numid);
-  return ok({ instance: instance.value, campaign, send });
+  const sends = await listCampaignSends(db, instance.value.id, [numid]);
+  return ok({ instance: instance.value, campaign, send: sends.get(numid) });
 }
 
 /** As `visibleCampaign`, of type `normal` only: the others are sent by calls of the mail API. */

@@ -1,47 +1,21 @@
 import { z } from "zod";
-import { validateAddress } from "../../core/mail/address.ts";
 import { lineOfText } from "../../core/mail/contact-input.ts";
-import { senderKey } from "../../core/mail/guard/sending-limits.ts";
-import { textFromHtml } from "../../core/mail/message-text.ts";
-import {
-  escapeHtml,
-  judgePlaces,
-  MOST_PERSONAL_OCTETS,
-  parseTemplate,
-  personalOctets,
-  placesInMessage,
-  renderTemplate,
-  tagValue,
-  UNSUBSCRIBE_TAG,
-} from "../../core/mail/personalise.ts";
-import { withUnsubscribeLink } from "../../core/mail/template.ts";
+import { judgePlaces } from "../../core/mail/personalise.ts";
 import { invalidField, missingField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { acceptSend, type Send } from "../../operations/mail/accept-sends.ts";
-import { makePersonalise } from "../../operations/mail/audience.ts";
-import { campaignTemplate } from "../../operations/mail/campaign-control.ts";
-import { composeJudgedMessage, judgeAsSent } from "../../operations/mail/judge-campaign.ts";
 import { judgeSelection } from "../../operations/mail/judge-selection.ts";
-import { sendRefusal } from "../../operations/mail/send-refusal.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
-import { keepGlobals } from "../../operations/mail/template-globals.ts";
-import { FairTurns } from "../../platform/fair-turns.ts";
-import { JUDGES, type Verdict } from "../../platform/judges/judge.ts";
-import { readCampaignText } from "../../platform/lookups/campaign-text.ts";
 import { isHttpUrl } from "../../platform/lookups/fetch-html.ts";
 import { makeResolver } from "../../platform/lookups/resolver.ts";
 import {
   type CampaignMessage,
+  findCampaignSend,
   listCampaignSends,
   saveCampaignMessage,
 } from "../../store/mail/campaigns/campaign-sends.ts";
 import { pageCampaigns } from "../../store/mail/campaigns/campaigns.ts";
 import { findFilter } from "../../store/mail/contacts/filters.ts";
 import { findMissingGroup } from "../../store/mail/contacts/groups.ts";
-import { findContacts } from "../../store/mail/contacts/recipients.ts";
-import { announceMail } from "../../store/mail/queue/queue.ts";
-import type { StoredTemplate } from "../../store/mail/sends/messages.ts";
-import { inTransaction } from "../../store/transactions.ts";
 import { areaOf, visibleInstance } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
@@ -72,28 +46,8 @@ type MessageFields = z.output<typeof message>;
 
 const instanceArea = areaOf("instance");
 
-const verdictJson = z.object({
-  judge: z.enum(JUDGES),
-  kind: z.enum(["judged", "absent", "failed"]),
-  score: z.number().optional().meta({ description: "points of a judge that gives them: the more the worse" }),
-  authenticated: z.object({ spf: z.boolean(), dkim: z.boolean(), dmarc: z.boolean() }).partial().optional(),
-  objections: z.array(z.object({ rule: z.string(), points: z.number(), words: z.string() })).optional(),
-});
-
-function toVerdictJson(verdict: Verdict): z.input<typeof verdictJson> {
-  const { judge, kind } = verdict;
-  if (verdict.kind !== "judged") return { judge, kind };
-  const { score, authenticated, objections } = verdict;
-  return { judge, kind, ...(score === undefined ? {} : { score }), authenticated, objections: [...objections] };
-}
-
-/** Campaigns, and what those of type `normal` send. Starting and stopping them: campaign-control.ts. */
-export const makeCampaignEndpoints: MakeConsoleEndpoints = (context) => [
-  ...lists(context),
-  ...writing(context),
-  ...judging(context),
-  ...testSends(context),
-];
+/** Campaigns, and what those of type `normal` send. Starting and stopping them: campaign-control.ts; looking at a message: campaign-preview.ts. */
+export const makeCampaignEndpoints: MakeConsoleEndpoints = (context) => [...lists(context), ...writing(context)];
 
 /** Which campaigns there are. */
 const lists: MakeConsoleEndpoints = ({ db }) => [
@@ -127,7 +81,8 @@ const lists: MakeConsoleEndpoints = ({ db }) => [
     act: async ({ caller, params }) => {
       const found = await visibleCampaign(db, caller, params);
       if (!found.ok) return found;
-      const { campaign, send } = found.value;
+      const { instance, campaign } = found.value;
+      const send = await findCampaignSend(db, instance.id, campaign.numid);
       const html = send && "html" in send.body ? send.body.html : null;
       return ok({ ...toCampaignJson(campaign, send), html });
     },
@@ -166,110 +121,6 @@ const writing: MakeConsoleEndpoints = (context) => {
         if (!saved) return refuse(problem("campaign-started"));
         const sends = await listCampaignSends(db, instance.id, [campaign.numid]);
         return ok(toCampaignJson(campaign, sends.get(campaign.numid)));
-      },
-    }),
-    consoleEndpoint({
-      method: "POST",
-      path: "/instances/:name/campaigns/:numid/preview",
-      summary: "What a contact would get, or what it looks like without one",
-      authorise: instanceArea,
-      params: campaignParams,
-      fields: z.object({ email: z.string().optional() }),
-      change: null,
-      reply: z.object({ asunto: z.string(), html: z.string(), text: z.string() }),
-      act: async ({ caller, params, fields }) => {
-        const found = await visibleNormalCampaign(db, caller, params);
-        if (!found.ok) return found;
-        const template = await makeTemplate(context, found.value);
-        return template.ok ? preview(context, found.value, template.value, fields.email) : template;
-      },
-    }),
-  ];
-};
-
-/** What receivers would object to. One message is judged at a time: judges are programs, and take processors. */
-const judging: MakeConsoleEndpoints = (context) => {
-  const { db, keyRing, config, clock } = context;
-  const turns = new FairTurns({ atOnce: 1, perClient: 1 });
-  return [
-    consoleEndpoint({
-      method: "POST",
-      path: "/instances/:name/campaigns/:numid/judge",
-      summary: "What the spam filters that are installed here would say of the message",
-      authorise: instanceArea,
-      params: campaignParams,
-      fields: z.object({}),
-      change: null,
-      reply: z.object({ verdicts: z.array(verdictJson) }),
-      act: async ({ caller, params }) => {
-        const found = await visibleNormalCampaign(db, caller, params);
-        if (!found.ok) return found;
-        const template = await makeTemplate(context, found.value);
-        if (!template.ok) return template;
-        const trackingUrl = config.trackingUrl ?? (await context.addressOf("tracking"));
-        const of = { keyRing, instanceId: found.value.instance.id, trackingUrl, now: new Date(clock.nowMs()) };
-        const octets = await composeJudgedMessage(db, template.value, of);
-        if (octets === undefined) return refuse(problem("campaign-not-written"));
-        const { name } = found.value.instance;
-        if (turns.waitingOf(name) > 0) return refuse({ kind: "rate-limited", retryAfterSeconds: 30 });
-        const resolver = await makeResolver(config.resolver);
-        const verdicts = await turns.run(name, () => judgeAsSent(config, resolver, octets));
-        return ok({ verdicts: verdicts.map(toVerdictJson) });
-      },
-    }),
-  ];
-};
-
-/** The message on its way to one address. */
-const testSends: MakeConsoleEndpoints = (context) => {
-  const { db, config, content } = context;
-  return [
-    consoleEndpoint({
-      method: "POST",
-      path: "/instances/:name/campaigns/:numid/test",
-      summary: "Send the message to one address, which becomes a contact if it is none",
-      authorise: instanceArea,
-      params: campaignParams,
-      fields: z.object({ email: z.string() }),
-      change: {
-        action: "campaign.test",
-        object: ({ params }) => String(params.numid),
-        detail: ({ fields: { email } }) => ({ email }),
-      },
-      reply: z.object({ eeid: z.string(), sent: z.int() }),
-      act: async ({ caller, params, clientAddress, fields: { email } }) => {
-        const found = await visibleNormalCampaign(db, caller, params);
-        if (!found.ok) return found;
-        const address = validateAddress(email, { allowSmtputf8: false });
-        if (!address.ok) return refuse(unacceptable("email-invalid", { reason: address.error }));
-        const template = await makeTemplate(context, found.value);
-        if (!template.ok) return template;
-        const { instance, campaign } = found.value;
-        const kept = await keepGlobals(db, instance.id, template.value);
-        if (!kept.ok) return refuse(unacceptable(kept.error));
-        const sender = await judgeSender(
-          { db, config, resolver: await makeResolver(config.resolver) },
-          instance.id,
-          kept.value.from.address,
-        );
-        if (!sender.ok) return sender;
-        const send: Send = {
-          instanceId: instance.id,
-          campaignNumid: campaign.numid,
-          creator: caller.login,
-          content: { kind: "template", template: kept.value, attachments: [] },
-          senderDomain: sender.value.asciiDomain,
-          sender: senderKey(sender.value),
-          recipients: [{ address: address.value }],
-          copies: [],
-          archive: false,
-        };
-        const judged = await content.judgeSend(send, clientAddress);
-        if (!judged.ok) return judged;
-        const accepted = await inTransaction(db, (transaction) => acceptSend(transaction, judged.value));
-        if (!accepted.ok) return refuse(sendRefusal(accepted.error, context.clock.nowMs()));
-        await announceMail(db).catch(() => {}); // the workers look by themselves before long
-        return accepted;
       },
     }),
   ];
@@ -315,52 +166,4 @@ function readBody({ html, url }: MessageFields, campaignUrl: string): Result<Cam
   const fetched = url || campaignUrl;
   if (fetched === "") return refuse(missingField("html"));
   return isHttpUrl(fetched) ? ok({ url: fetched }) : refuse(invalidField("url", "http-url"));
-}
-
-async function makeTemplate(
-  { config }: ConsoleContext,
-  { campaign, send }: VisibleCampaign,
-): Promise<Result<StoredTemplate, Refusal>> {
-  if (send === undefined) return refuse(problem("campaign-not-written"));
-  const resolver = await makeResolver(config.resolver);
-  const text = await readCampaignText({ ...send, subjectUri: campaign.subjectUri }, { config, resolver });
-  return text.ok ? ok(campaignTemplate(send, campaign, text.value)) : refuse(unacceptable(text.error));
-}
-
-async function preview(
-  { db }: ConsoleContext,
-  { instance, campaign }: VisibleCampaign,
-  template: StoredTemplate,
-  email: string | undefined,
-) {
-  const content = { kind: "template" as const, template, attachments: [] };
-  let tags: Readonly<Record<string, string>> = {};
-  if (email !== undefined) {
-    const address = validateAddress(email, { allowSmtputf8: true });
-    if (!address.ok) return refuse(unacceptable("email-invalid", { reason: address.error }));
-    const contacts = await findContacts(db, instance.id, campaign.numid, [address.value.key]);
-    const contact = contacts.get(address.value.key);
-    if (contact === undefined) return refuse(problem("no-such-contact"));
-    tags = (await makePersonalise(db, { instanceId: instance.id, content }))(contact)?.tags ?? {};
-  }
-  const values = {
-    // A preview unsubscribes nobody.
-    system: new Map([[UNSUBSCRIBE_TAG, "#"]]),
-    customFields: new Map(Object.entries(tags)),
-    builtIns: new Map<string, string>(),
-    globals: new Map<string, string>(),
-  };
-  const html = template.unsubscribe ? withUnsubscribeLink(template.html) : template.html;
-  const parts = {
-    subject: parseTemplate(template.subject),
-    html: parseTemplate(html),
-    text: parseTemplate(textFromHtml(html)),
-  };
-  const octets = personalOctets(placesInMessage(parts), (tag) => tagValue(tag, values));
-  if (octets > MOST_PERSONAL_OCTETS) return refuse(problem("values-too-long"));
-  return ok({
-    asunto: renderTemplate(parts.subject, values),
-    html: renderTemplate(parts.html, values, escapeHtml),
-    text: renderTemplate(parts.text, values),
-  });
 }

@@ -127,7 +127,6 @@ const settings: MakeConsoleEndpoints = (context) => {
         failure_reports: z.boolean().optional(),
         language: z.enum(REPORT_LANGUAGES).optional(),
       }),
-      keepsNull: ([field]) => field === "event_days" || field === "archive_days" || field === "message_days",
       change: { action: "instance.change", object: ({ params }) => params.name, detail: ({ fields }) => fields },
       reply: instance,
       act: ({ caller, params, fields }) =>

@@ -1,12 +1,13 @@
 import { z } from "zod";
 import { ok, refuse } from "../../core/result.ts";
 import { sentenceJson } from "../../platform/http/problem.ts";
-import { findJob, type Job, listJobs } from "../../store/jobs.ts";
+import { findJob, type JobSummary, listJobs } from "../../store/jobs.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
 import { pageLimit } from "../schemas.ts";
 
-const job = z.object({
+const error = sentenceJson.omit({ message: true }).extend({ line: z.int().optional(), msg: z.string() });
+const jobSummary = z.object({
   job: z.string(),
   kind: z.string(),
   object: z.string(),
@@ -15,10 +16,12 @@ const job = z.object({
   done: z.int(),
   total: z.int().nullable(),
   result: z.record(z.string(), z.unknown()).nullable(),
-  errors: z.array(sentenceJson.omit({ message: true }).extend({ line: z.int().optional(), msg: z.string() })),
+  failure: error.nullable().meta({ description: "why it failed as a whole" }),
+  error_count: z.int(),
   created: z.string(),
   finished: z.string().nullable(),
 });
+const job = jobSummary.extend({ errors: z.array(error) });
 
 /** Long work: what runs, and what came of it. */
 export const makeJobEndpoints: MakeConsoleEndpoints = ({ db }) => [
@@ -27,8 +30,8 @@ export const makeJobEndpoints: MakeConsoleEndpoints = ({ db }) => [
     path: "/jobs",
     summary: "Jobs of one's own scope, newest first",
     fields: z.object({ limit: pageLimit }),
-    reply: z.object({ jobs: z.array(job) }),
-    act: async ({ caller, fields }) => ok({ jobs: (await listJobs(db, caller, fields.limit)).map(showJob) }),
+    reply: z.object({ jobs: z.array(jobSummary) }),
+    act: async ({ caller, fields }) => ok({ jobs: (await listJobs(db, caller, fields.limit)).map(showSummary) }),
   }),
   consoleEndpoint({
     method: "GET",
@@ -38,18 +41,17 @@ export const makeJobEndpoints: MakeConsoleEndpoints = ({ db }) => [
     reply: job,
     act: async ({ caller, params }) => {
       const found = await findJob(db, caller, params.id);
-      return found ? ok(showJob(found)) : refuse(problem("no-such-job"));
+      return found ? ok({ ...showSummary(found), errors: [...found.errors] }) : refuse(problem("no-such-job"));
     },
   }),
 ];
 
-function showJob({ id, createdAt, finishedAt, result, errors, ...shown }: Job): z.input<typeof job> {
+function showSummary(of: JobSummary): z.input<typeof jobSummary> {
+  const { kind, object, owner, state, done, total, failure } = of;
   return {
-    ...shown,
-    job: id,
-    result: result as Record<string, unknown> | null,
-    errors: [...errors],
-    created: createdAt.toISOString(),
-    finished: finishedAt?.toISOString() ?? null,
+    ...{ job: of.id, kind, object, owner, state, done, total, failure, error_count: of.errorCount },
+    result: of.result as Record<string, unknown> | null,
+    created: of.createdAt.toISOString(),
+    finished: of.finishedAt?.toISOString() ?? null,
   };
 }

@@ -3,14 +3,14 @@ import type { KeyRing } from "../../core/key-ring.ts";
 import { validateAddress } from "../../core/mail/address.ts";
 import { DkimSigner } from "../../core/mail/dkim.ts";
 import type { Mailbox } from "../../core/mail/headers.ts";
-import { textFromHtml } from "../../core/mail/message-text.ts";
 import { UNSUBSCRIBE_TAG } from "../../core/mail/personalise.ts";
-import { compileTemplate, renderMessage, withUnsubscribeLink } from "../../core/mail/template.ts";
+import { compileTemplateSteps, renderMessage } from "../../core/mail/template.ts";
 import type { Config } from "../../platform/config/config.ts";
 import type { JudgedMail, Verdict } from "../../platform/judges/judge.ts";
 import { judgeMail, judgesFolder } from "../../platform/judges/judge-mail.ts";
 import type { Resolver } from "../../platform/lookups/resolver.ts";
 import type { Db } from "../../platform/postgres/db.ts";
+import { runInTurns } from "../../platform/turns.ts";
 import { findSenderKeys } from "../../store/mail/instances/dkim-keys.ts";
 import type { StoredMailbox, StoredTemplate } from "../../store/mail/sends/messages.ts";
 
@@ -28,16 +28,14 @@ export async function composeJudgedMessage(
   template: StoredTemplate,
   of: { readonly keyRing: KeyRing; readonly instanceId: number; readonly trackingUrl: string; readonly now: Date },
 ): Promise<Buffer | undefined> {
-  const html = template.unsubscribe ? withUnsubscribeLink(template.html) : template.html;
   const from = toMailbox(template.from);
   const to = toMailbox({ name: "", address: JUDGED_RECIPIENT });
   const replyTo = template.replyTo && toMailbox(template.replyTo);
   if (from === undefined || to === undefined) return undefined;
-  const compiled = compileTemplate({
-    ...{ from, subject: template.subject, html, text: textFromHtml(html), attachments: [] },
-    ...(replyTo === undefined ? {} : { replyTo }),
-    unsubscribe: template.unsubscribe,
-  });
+  const { subject, html, unsubscribe } = template;
+  const compiled = await runInTurns(
+    compileTemplateSteps({ from, subject, html, unsubscribe, ...(replyTo === undefined ? {} : { replyTo }) }),
+  );
   if (!compiled.ok) return undefined;
   const { asciiDomain } = from.address;
   const unsigned = renderMessage(compiled.value, {

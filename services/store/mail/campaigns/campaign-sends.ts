@@ -21,8 +21,10 @@ export interface CampaignMessage {
   readonly filters: readonly number[];
 }
 
-/** The one send of a campaign of type `normal`. */
-export interface CampaignSend extends CampaignMessage {
+/** The one send of a campaign of type `normal`, without its page, which may have megabytes. */
+export interface CampaignSendSummary extends Omit<CampaignMessage, "body"> {
+  /** Where the page is fetched from; null where it is held. */
+  readonly url: string | null;
   readonly campaignNumid: number;
   readonly instanceId: number;
   readonly state: CampaignSendState;
@@ -38,12 +40,20 @@ export interface CampaignSend extends CampaignMessage {
   readonly modifiedAt: Date;
 }
 
+/** With what is sent. */
+export interface CampaignSend extends CampaignSendSummary, CampaignMessage {}
+
 export async function findCampaignSend(
   db: Db,
   instanceId: number,
   campaignNumid: number,
 ): Promise<CampaignSend | undefined> {
-  return (await listCampaignSends(db, instanceId, [campaignNumid])).get(campaignNumid);
+  const [row] = await queryRows<CampaignSendRow>(
+    db,
+    "select * from campaign_sends where instance_id = $1 and campaign_numid = $2",
+    [instanceId, campaignNumid],
+  );
+  return row && toCampaignSend(row);
 }
 
 /** The sends of some campaigns, by their numid; campaigns without one are absent. */
@@ -51,13 +61,13 @@ export async function listCampaignSends(
   db: Db,
   instanceId: number,
   campaignNumids: readonly number[],
-): Promise<ReadonlyMap<number, CampaignSend>> {
-  const rows = await queryRows<CampaignSendRow>(
+): Promise<ReadonlyMap<number, CampaignSendSummary>> {
+  const rows = await queryRows<Omit<CampaignSendRow, "html">>(
     db,
-    "select * from campaign_sends where instance_id = $1 and campaign_numid = any($2)",
+    `select ${SUMMARY_COLUMNS} from campaign_sends where instance_id = $1 and campaign_numid = any($2)`,
     [instanceId, campaignNumids],
   );
-  return new Map(rows.map((row) => [row.campaign_numid, toCampaignSend(row)]));
+  return new Map(rows.map((row) => [row.campaign_numid, toSummary(row)]));
 }
 
 /**
@@ -223,14 +233,21 @@ export interface CampaignSendRow {
   modified_at: Date;
 }
 
+const SUMMARY_COLUMNS = `campaign_numid, instance_id, sender, sender_name, subject, url, groups, filters, state, creator,
+  starts_at, paused_at, pause_reason, eeid, recipients, finished_at`;
+
 export function toCampaignSend(row: CampaignSendRow): CampaignSend {
+  return { ...toSummary(row), body: row.html === null ? { url: row.url! } : { html: row.html } };
+}
+
+function toSummary(row: Omit<CampaignSendRow, "html">): CampaignSendSummary {
   return {
     campaignNumid: row.campaign_numid,
     instanceId: row.instance_id,
     sender: row.sender,
     senderName: row.sender_name,
     subject: row.subject,
-    body: row.html === null ? { url: row.url! } : { html: row.html },
+    url: row.url,
     groups: row.groups,
     filters: row.filters.map(Number),
     state: row.state,

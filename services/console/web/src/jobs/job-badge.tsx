@@ -1,6 +1,6 @@
 import { Badge, type Tone } from "../components/badge.tsx";
 import { texts } from "../texts.ts";
-import { type Job, type JobOutcome, jobOutcome } from "./job.ts";
+import { type JobOutcome, type JobSummary, jobOutcome } from "./job.ts";
 
 const TONES: { readonly [O in JobOutcome]: Tone } = {
   running: "accent",
@@ -10,7 +10,7 @@ const TONES: { readonly [O in JobOutcome]: Tone } = {
 };
 
 /** How a job stands, in a word. */
-export function JobBadge({ job }: { readonly job: Job }) {
+export function JobBadge({ job }: { readonly job: JobSummary }) {
   const outcome = jobOutcome(job);
   return <Badge tone={TONES[outcome]}>{texts().shell.job[outcome]}</Badge>;
 }

@@ -1,17 +1,23 @@
 import type { Sentence } from "../../../../core/sentences.ts";
 import type { Texts } from "../texts/en/index.ts";
 
-/** Long work, as the server tells of it. */
-export interface Job {
+/** Long work, as the server lists it. */
+export interface JobSummary {
   readonly job: string;
   readonly kind: string;
   readonly state: "running" | "done" | "failed";
   readonly done: number;
   readonly total: number | null;
   readonly result: Readonly<Record<string, unknown>> | null;
-  readonly errors: readonly JobError[];
+  /** Why the whole work failed. */
+  readonly failure: JobError | null;
   readonly object: string;
   readonly created: string;
+}
+
+/** With what was left out. */
+export interface Job extends JobSummary {
+  readonly errors: readonly JobError[];
 }
 
 /** A line that was left out, or why the whole work failed. */
@@ -21,10 +27,10 @@ export interface JobError extends Pick<Sentence, "code" | "values"> {
 }
 
 /** What came of a job: `failed` by no fault of what it was given, `refused` because of that. */
-export type JobOutcome = Job["state"] | "refused";
+export type JobOutcome = JobSummary["state"] | "refused";
 
 /** What a job does; a kind that this page does not know yet by its own name. */
-export function jobKind({ kind }: Job, { shell }: Texts): string {
+export function jobKind({ kind }: JobSummary, { shell }: Texts): string {
   return (shell.job.kinds as Readonly<Record<string, string>>)[kind] ?? kind;
 }
 
@@ -32,8 +38,8 @@ export function jobKind({ kind }: Job, { shell }: Texts): string {
 const BROKEN_OFF: readonly Sentence["code"][] = ["internal", "job-interrupted"];
 
 /** An import of which nothing was taken is refused as well, line by line. */
-export function jobOutcome({ state, errors, result }: Pick<Job, "state" | "errors" | "result">): JobOutcome {
-  if (state === "failed") return errors.some(({ code }) => BROKEN_OFF.includes(code)) ? "failed" : "refused";
+export function jobOutcome({ state, failure, result }: Pick<JobSummary, "state" | "failure" | "result">): JobOutcome {
+  if (state === "failed") return failure && BROKEN_OFF.includes(failure.code) ? "failed" : "refused";
   if (state === "running") return state;
   const { created, updated, added, duplicates, rejected } = result ?? {};
   const taken = [created, updated, added, duplicates].some((figure) => Number(figure ?? 0) > 0);

@@ -4,7 +4,7 @@ import { useRows } from "../fetched.ts";
 import { formatNumber, formatTime } from "../format.ts";
 import { pathOf } from "../http.ts";
 import { texts } from "../texts.ts";
-import { type Job, jobKind } from "./job.ts";
+import { type JobSummary, jobKind } from "./job.ts";
 import { JobBadge } from "./job-badge.tsx";
 
 const REFRESH_MS = 3_000;
@@ -12,7 +12,7 @@ const REFRESH_MS = 3_000;
 /** Long work, found again after the page was left. */
 export function JobsPage() {
   const words = texts().shell.job;
-  const columns: Column<Job>[] = [
+  const columns: Column<JobSummary>[] = [
     { id: "kind", label: words.kind, cell: (job) => <a href={`/jobs${pathOf(job.job)}`}>{jobKind(job, texts())}</a> },
     { id: "object", label: words.object, cell: ({ object }) => object, grows: true },
     {
@@ -29,10 +29,10 @@ export function JobsPage() {
     { id: "started", label: words.started, cell: ({ created }) => formatTime(created), optional: true },
   ];
   return (
-    <ListPage<Job>
+    <ListPage<JobSummary>
       words={words}
       icon="refresh"
-      list={useRows<Job>("/jobs", "jobs", REFRESH_MS)}
+      list={useRows<JobSummary>("/jobs", "jobs", REFRESH_MS)}
       rowName={({ job }) => job}
       columns={columns}
     />

@@ -14,6 +14,8 @@ interface Rendered {
   readonly asunto: string;
   readonly html: string;
   readonly text: string;
+  /** Whether the text goes on. */
+  readonly text_cut: boolean;
 }
 
 interface PreviewProps {
@@ -61,8 +63,11 @@ export function Preview({ instance, campaign }: PreviewProps) {
             <strong>{words.subject}:</strong> {rendered.asunto}
           </p>
           {shape === "text" ? (
-            // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
-            <pre tabIndex={0}>{rendered.text}</pre>
+            <>
+              {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
+              <pre tabIndex={0}>{rendered.text}</pre>
+              {rendered.text_cut && <p class="hint">{words.textCut}</p>}
+            </>
           ) : (
             <MessageFrame title={words.preview} html={rendered.html} />
           )}

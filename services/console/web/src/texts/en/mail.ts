@@ -531,6 +531,7 @@ export const mail = {
     toGroups: "Make a group first.",
     preview: "Preview",
     previewHint: "Images from elsewhere are left out here; recipients see them.",
+    textCut: "The text goes on; recipients get all of it.",
     previewAs: "As contact",
     previewAsHint: "nobody",
     show: "Show",

@@ -541,6 +541,7 @@ export const mail: Texts["mail"] = {
     toGroups: "Cree primero un grupo.",
     preview: "Vista previa",
     previewHint: "Aquí no se muestran imágenes de otros sitios; los destinatarios las ven.",
+    textCut: "El texto continúa; los destinatarios lo reciben entero.",
     previewAs: "Como el contacto",
     previewAsHint: "nadie",
     show: "Mostrar",
