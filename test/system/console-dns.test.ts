@@ -287,6 +287,9 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await inDialog()
       .getByText(/not allowed|private/)
       .waitFor();
+    await inDialog().getByLabel("Members").fill("198.51.100.1 1O0 1");
+    await inDialog().getByRole("button", { name: "Add a pool" }).click();
+    await inDialog().getByText("must be a whole number").waitFor();
     await inDialog().getByLabel("Members").fill("www\nns1.example.net.");
     await inDialog().getByRole("button", { name: "Add a pool" }).click();
     await expectToast(page, "pool follows from now on");

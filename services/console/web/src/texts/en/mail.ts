@@ -32,9 +32,9 @@ export const mail = {
     add: "Add contact",
     change: "Change contact",
     joinGroups: "Join groups",
-    joinGroupsHint: "Names with commas between them; groups that do not exist are created.",
+    joinGroupsHint: "One a line; groups that do not exist are created.",
     customFields: "Custom fields",
-    customFieldsHint: "COLOR=red, CITY=Rosario. A name without a value removes the field.",
+    customFieldsHint: "One a line, as COLOR=red. COLOR= without a value removes the field.",
     import: "Import",
     export: "Export",
     importIntro:

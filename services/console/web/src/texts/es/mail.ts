@@ -33,9 +33,9 @@ export const mail: Texts["mail"] = {
     add: "Agregar contacto",
     change: "Modificar contacto",
     joinGroups: "Unir a grupos",
-    joinGroupsHint: "Nombres separados por comas; los grupos que no existen se crean.",
+    joinGroupsHint: "Uno por línea; los grupos que no existen se crean.",
     customFields: "Campos propios",
-    customFieldsHint: "COLOR=rojo, CIUDAD=Rosario. Un nombre sin valor quita el campo.",
+    customFieldsHint: "Uno por línea, como COLOR=rojo. COLOR= sin valor quita el campo.",
     import: "Importar",
     export: "Exportar",
     importIntro:
