@@ -44,18 +44,7 @@ export function ParentZone({ path, signing, details, reload }: ParentZoneProps) 
       }
     >
       {vouching && (
-        <ConfirmDialog
-          title={`${words.dsGone}: ${signing.domain}`}
-          confirmLabel={words.dsGone}
-          confirm={() => request("POST", `${path}/ds_gone`)}
-          done={() => {
-            showToast(words.dsGoneDone);
-            reload();
-          }}
-          onClose={() => setVouching(false)}
-        >
-          <p>{words.dsGoneHint}</p>
-        </ConfirmDialog>
+        <NoDsDialog path={path} domain={signing.domain} reload={reload} onClose={() => setVouching(false)} />
       )}
       {records.length > 0 && <CopyBlock label={signing.domain} text={records.join("\n")} />}
       {details && (
@@ -80,6 +69,29 @@ export function ParentZone({ path, signing, details, reload }: ParentZoneProps) 
         </>
       )}
     </Section>
+  );
+}
+
+interface NoDsDialogProps extends Pick<ParentZoneProps, "path" | "reload"> {
+  readonly domain: string;
+  readonly onClose: () => void;
+}
+
+function NoDsDialog({ path, domain, reload, onClose }: NoDsDialogProps) {
+  const { dnssec: words } = texts().dns;
+  return (
+    <ConfirmDialog
+      title={`${words.dsGone}: ${domain}`}
+      confirmLabel={words.dsGone}
+      confirm={() => request("POST", `${path}/ds_gone`)}
+      done={() => {
+        showToast(words.dsGoneDone);
+        reload();
+      }}
+      onClose={onClose}
+    >
+      <p>{words.dsGoneHint}</p>
+    </ConfirmDialog>
   );
 }
 
