@@ -416,6 +416,7 @@ export const SENTENCES = {
   "whole-number-of-days": "must be a whole number of days",
   "whole-number-from-to": "must be a whole number from {least} to {most}",
   "json-integer": "must be a JSON integer",
+  "name-and-value": "must have a name, = and a value on each line, unlike {line}",
   "json-number": "must be a JSON number",
   "json-type": "must be a JSON {type}",
   "not-acceptable": "is not acceptable",

@@ -453,6 +453,14 @@ describe("policy zones", () => {
     expect((await rules("search=192.0.2")).rules).toHaveLength(1);
     const page = await rules("limit=1");
     expect((await rules(`limit=1&after=${page.next}`)).rules).toMatchObject([{ trigger: "ip:192.0.2.0/24" }]);
+    await add("qname:local.example", "A 192.0.2.80");
+    await add("qname:local.example", "AAAA 2001:db8::80");
+    await add("qname:local.example.net", "drop");
+    expect((await rules("trigger=qname:LOCAL.example")).rules).toMatchObject([
+      { trigger: "qname:local.example", action: "A 192.0.2.80" },
+      { trigger: "qname:local.example", action: "AAAA 2001:db8::80" },
+    ]);
+    expect((await operator.call("GET", "/rpz/rpz.example/rules?trigger=nonsense")).status).toBe(400);
     const gone = await operator.call("DELETE", "/rpz/rpz.example/rules?trigger=qname:bad.example");
     expect(gone).toMatchObject({ status: 200, body: { trigger: "qname:bad.example" } });
     for (const who of [one, acme]) expect((await who.call("GET", "/rpz")).status).toBe(403);

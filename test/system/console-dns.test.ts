@@ -324,6 +324,9 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await inDialog()
       .getByText(/not allowed|private/)
       .waitFor();
+    await inDialog().getByLabel("Members").fill("198.51.100.1 1O0 1");
+    await inDialog().getByRole("button", { name: "Add a pool" }).click();
+    await inDialog().getByText("must be a whole number").waitFor();
     await inDialog().getByLabel("Members").fill("www\nns1.example.net.");
     await inDialog().getByRole("button", { name: "Add a pool" }).click();
     await expectToast(page, "pool follows from now on");
@@ -536,6 +539,23 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
       await rowOf("ECDSA").getByText("in use").waitFor();
     });
 
+    it("takes a word for what the parent has after saying what a false one does", async () => {
+      const zone = "word.example.org";
+      await makeZone(zone);
+      const [key] = (await dnsApi("PUT", `/dnssec/${zone}`, { enabled: true })).body.keys;
+      await dnsApi("POST", `/dnssec/${zone}/ds_seen`, { key_tag: key.key_tag });
+      const before = await signing(zone);
+      await open(`/dns/demo/zones/${zone}/dnssec`);
+      await button("The parent has none").click();
+      await inDialog().getByText("take the zone for forged").waitFor();
+      await expectAccessible(page);
+      await inDialog().getByRole("button", { name: "Cancel" }).click();
+      expect(await signing(zone)).toEqual(before);
+      await button("The parent has none").click();
+      await inDialog().getByRole("button", { name: "The parent has none" }).click();
+      await expectToast(page, "Noted: the parent has no DS record");
+    });
+
     it("exports keys, and signs with imported ones", async () => {
       const zone = "keys.example.org";
       await makeZone(zone);
@@ -575,12 +595,17 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await expectToast(page, "Saved");
     expect((await dnsApi("GET", "/soa/console.example.org")).body.refresh).toBe(1800);
     await button("Suspend").click();
+    await inDialog().getByRole("button", { name: "Cancel" }).click();
+    expect((await dnsApi("GET", "/soa/console.example.org")).body.suspended).toBe(false);
+    await button("Suspend").click();
+    await inDialog().getByRole("button", { name: "Suspend" }).click();
     await expectToast(page, "is suspended");
     await eventually(
       async () => rcodeOf(await askDns(stack.addresses.dns, "console.example.org", "SOA")),
       (rcode) => rcode === "REFUSED",
     );
     await button("Resume").click();
+    await inDialog().getByRole("button", { name: "Resume" }).click();
     await expectToast(page, "is served again");
     await becomes("www.console.example.org", "A", ["192.0.2.20"]);
   });
@@ -645,6 +670,21 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await inDialog().getByLabel("Trigger").fill("qname:bad.example");
     await inDialog().getByRole("button", { name: "Add a rule" }).click();
     await rowOf("qname:bad.example").waitFor();
+
+    for (const action of ["A 192.0.2.80", "AAAA 2001:db8::80"]) {
+      await button("Add a rule").first().click();
+      await inDialog().getByLabel("Trigger").fill("qname:local.example");
+      await inDialog().getByLabel("Action").fill(action);
+      await inDialog().getByRole("button", { name: "Add a rule" }).click();
+      await rowOf(action).waitFor();
+    }
+    await button("Delete: qname:local.example").first().click();
+    await inDialog().getByText("qname:local.example AAAA 2001:db8::80").waitFor();
+    await inDialog().getByText("qname:local.example A 192.0.2.80").waitFor();
+    expect(await rowOf("qname:local.example").count()).toBe(2);
+    await inDialog().getByRole("button", { name: "Delete" }).click();
+    await rowOf("qname:local.example").first().waitFor({ state: "detached" });
+    expect(await rowOf("qname:bad.example").count()).toBe(1);
 
     await button("Import a list").click();
     await inDialog().getByLabel("List").fill("worse.example\nnot a name..\nworst.example\n");

@@ -72,6 +72,11 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     await dialog().locator(".field.wrong").filter({ hasText: "Age" }).waitFor();
     await dialog().getByLabel("Age").fill("31");
     await dialog().getByLabel("Last name").fill("Núñez");
+    await dialog().getByLabel("Join groups").fill("Clients, VIP");
+    await dialog().getByLabel("Custom fields").fill("ADDRESS=12 Main St\nRosario");
+    await dialog().getByRole("button", { name: "Save" }).click();
+    await dialog().locator(".field.wrong").filter({ hasText: "Rosario" }).waitFor();
+    await dialog().getByLabel("Custom fields").fill("ADDRESS=12 Main St, Rosario");
     await dialog().getByRole("button", { name: "Save" }).click();
     await page.getByText("Ana11 Núñez").waitFor();
     await button("Invalidate").click();
@@ -84,7 +89,10 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     await button("Take off the whitelist").click();
     await expectToast(page, "The contact was taken off the whitelist");
     expect(await mailApi("GET", "/contacto/p11@example.org")).toMatchObject({
-      contacto: { apellido: "Núñez", edad: 31, invalido: true },
+      contacto: {
+        ...{ apellido: "Núñez", edad: 31, invalido: true, grupos: expect.arrayContaining(["Clients, VIP"]) },
+        campos: expect.arrayContaining([{ nombre: "XYZADDRESSXYZ", valor: "12 Main St, Rosario" }]),
+      },
     });
     await expectAccessible(page);
   });

@@ -30,6 +30,15 @@ describe.skipIf(!hasBrowser)(`messages in the console${browserNote}`, () => {
       html: "<p>Hello</p>",
     });
     expect(sent).toMatchObject({ status: 200 });
+    const { login, password } = stack.credentials.operator;
+    const basic = { Authorization: `Basic ${Buffer.from(`${login}:${password}`).toString("base64")}` };
+    const held = await callApi("POST", `${stack.addresses.console}/admin/v1/queues/held.example.net/hold`, basic);
+    expect(held.status).toBe(200);
+    const kept = await call("POST", "/envio/send_many_inline/", {
+      ...{ campana_id: body.numid, email: true, html: "<p>Hello</p>" },
+      contactos: [{ email: "kept@held.example.net" }],
+    });
+    expect(kept.status).toBe(200);
   });
 
   afterAll(() => visited?.close());
@@ -50,6 +59,23 @@ describe.skipIf(!hasBrowser)(`messages in the console${browserNote}`, () => {
     await page.getByLabel("State", { exact: true }).selectOption("bounced");
     await page.getByRole("link", { name: "fine@example.org" }).waitFor({ state: "detached" });
     await page.getByRole("link", { name: "reject+never@example.org" }).waitFor();
+  });
+
+  it("are taken back for good once that is confirmed", async () => {
+    const { page } = visited;
+    await visited.open("/mail/demo/messages?q=kept%40held.example.net");
+    await page.getByRole("link", { name: "kept@held.example.net" }).click();
+    const cancel = page.getByRole("button", { name: "Cancel", exact: true });
+    await cancel.click();
+    await visited.dialog().getByText("It is taken back for good").waitFor();
+    await expectAccessible(page);
+    await visited.dialog().getByRole("button", { name: "Cancel", exact: true }).click();
+    await visited.dialog().waitFor({ state: "detached" });
+    expect(await cancel.count()).toBe(1);
+    await cancel.click();
+    await visited.dialog().getByRole("button", { name: "Cancel the message" }).click();
+    await page.getByText("The message was cancelled").first().waitFor();
+    await cancel.waitFor({ state: "detached" });
   });
 
   it("tell their story from acceptance on, on a phone too", async () => {

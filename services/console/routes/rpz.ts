@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { DomainName } from "../../core/dns/name.ts";
 import { readRpzRules } from "../../core/dns/rpz/import.ts";
 import {
   formatRpzAction,
@@ -12,7 +13,7 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { sentence } from "../../core/sentences.ts";
 import { addFeed, removeFeed, setFeedActive } from "../../operations/dns/rpz-feeds.ts";
 import { importRules } from "../../operations/dns/rpz-import.ts";
-import { addRule, type NewRule, removeRule } from "../../operations/dns/rpz-rules.ts";
+import { addRule, type NewRule, removeRule, ruleRecord } from "../../operations/dns/rpz-rules.ts";
 import { warnings, withWarnings } from "../../platform/http/problem.ts";
 import { searchRules } from "../../store/dns/console-rpz.ts";
 import { findFeed, listActiveFeeds, listFeeds } from "../../store/dns/rpz-feeds.ts";
@@ -104,10 +105,15 @@ const ruleSearch: MakeConsoleEndpoints = ({ db }) => [
   consoleEndpoint({
     method: "GET",
     path: "/rpz/:zone/rules",
-    summary: "Rules whose trigger contains a text, oldest first; go on after the last one's id",
+    summary: "Rules whose trigger contains a text, or is that one, oldest first; go on after the last one's id",
     authorise: operator,
     params: zoneParam,
-    fields: z.object({ search: searchText, after: z.int().min(0).default(0), limit: pageLimit }),
+    fields: z.object({
+      search: searchText,
+      trigger: trigger.optional(),
+      after: z.int().min(0).default(0),
+      limit: pageLimit,
+    }),
     reply: z.object({
       rules: z.array(
         z.object({ id: z.int(), trigger: z.string(), action: z.string(), expires: z.string().nullable() }),
@@ -117,7 +123,11 @@ const ruleSearch: MakeConsoleEndpoints = ({ db }) => [
     act: async ({ params, fields }) => {
       const found = await feedOf({ db }, params.zone);
       if (!found.ok) return found;
-      const rules = await searchRules(db, found.value, fields.search, fields);
+      const { search, after, limit } = fields;
+      const owner = fields.trigger === undefined ? ok(undefined) : readOwner(fields.trigger, found.value);
+      if (!owner.ok) return owner;
+      const page = { after, limit, ...(owner.value && { owner: owner.value }) };
+      const rules = await searchRules(db, found.value, search, page);
       return ok({
         rules: rules.map(({ expiresAt, ...rule }) => ({ ...rule, expires: expiresAt?.toISOString() ?? null })),
         next: rules.length < fields.limit ? null : (rules.at(-1)?.id ?? null),
@@ -200,6 +210,14 @@ function readRule(
 function readTrigger(text: string): Result<RpzTrigger, Refusal> {
   const trigger = parseRpzTrigger(text);
   return trigger.ok ? trigger : refuse(invalidField("trigger", trigger.error));
+}
+
+/** The name in a feed that stands for a trigger. */
+function readOwner(text: string, feed: Zone): Result<DomainName, Refusal> {
+  const readTo = readTrigger(text);
+  if (!readTo.ok) return readTo;
+  const record = ruleRecord(readTo.value, { kind: "nxdomain" }, feed.apex);
+  return record.ok ? ok(record.value.owner) : refuse(invalidField("trigger", record.error));
 }
 
 function importEndpoint({ db, jobs }: ConsoleContext): ConsoleEndpoint {

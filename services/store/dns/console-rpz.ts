@@ -1,4 +1,4 @@
-import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
+import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
 import { decodeRpzRule, formatRpzAction, formatRpzTrigger } from "../../core/dns/rpz/rules.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { escapeLike } from "./console-zones.ts";
@@ -15,13 +15,13 @@ export interface ListedRule {
 /**
  * The rules of a feed whose trigger contains a text, oldest first. An IPv4 address may be given as it is written,
  * although triggers have it the other way round.
- * @param after only rules with a greater id
+ * @param page `after`: only rules with a greater id; `owner`: only what this one trigger does
  */
 export async function searchRules(
   db: Db,
   feed: { readonly id: number; readonly apex: DomainName },
   text: string,
-  page: { readonly after: number; readonly limit: number },
+  page: { readonly after: number; readonly limit: number; readonly owner?: DomainName },
 ): Promise<ListedRule[]> {
   const rows = await queryRows<{
     id: number;
@@ -35,9 +35,17 @@ export async function searchRules(
     `select r.id, r.owner, r.type, r.ttl, r.rdata, e.expires_at
        from records r left join rpz_expiries e on e.record_id = r.id
       where r.zone_id = $1 and r.id > $2 and r.owner <> $3
-        and ($4::text = '' or r.owner like any ($5::bytea[]))
+        and ($4::text = '' or r.owner like any ($5::bytea[])) and ($7::bytea is null or r.owner_key = $7)
       order by r.id limit $6`,
-    [feed.id, page.after, feed.apex.wire, text, patternsOf(text), page.limit],
+    [
+      feed.id,
+      page.after,
+      feed.apex.wire,
+      text,
+      patternsOf(text),
+      page.limit,
+      page.owner ? nameSortKey(page.owner.wire) : null,
+    ],
   );
   return rows.map(({ id, owner, type, ttl, rdata, expires_at }) => {
     const rule = decodeRpzRule({ owner: nameFromStoredWire(owner), type, ttl, rdata }, feed.apex);

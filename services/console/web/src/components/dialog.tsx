@@ -81,6 +81,8 @@ interface ConfirmDialogProps {
   /** What the reader must type first, for what cannot be undone. */
   readonly typed?: string;
   readonly danger?: boolean;
+  /** Holds the confirmation back. */
+  readonly disabled?: boolean;
   readonly confirm: () => Promise<Answer<unknown>>;
   /** Called when it was confirmed and done. */
   readonly done: () => void;
@@ -90,7 +92,7 @@ interface ConfirmDialogProps {
 
 /** Asks before it does. */
 export function ConfirmDialog(props: ConfirmDialogProps) {
-  const { title, confirmLabel, typed, danger = true, confirm, done, onClose, children } = props;
+  const { title, confirmLabel, typed, danger = true, disabled = false, confirm, done, onClose, children } = props;
   const form = useForm({ typed: "" }, confirm, () => {
     onClose();
     done();
@@ -101,7 +103,7 @@ export function ConfirmDialog(props: ConfirmDialogProps) {
       form={form}
       submitLabel={confirmLabel}
       danger={danger}
-      disabled={typed !== undefined && form.values.typed !== typed}
+      disabled={disabled || (typed !== undefined && form.values.typed !== typed)}
       onClose={onClose}
     >
       <div>{children}</div>

@@ -1,12 +1,12 @@
 import { useCallback, useState } from "preact/hooks";
-import { useAction } from "../action.ts";
 import { Button } from "../components/button.tsx";
-import { Dialog, FormDialog } from "../components/dialog.tsx";
+import { ConfirmDialog, Dialog, FormDialog } from "../components/dialog.tsx";
 import { TextField } from "../components/field.tsx";
 import { ListPage } from "../components/list-page.tsx";
+import { Loaded } from "../components/loaded.tsx";
 import type { Column } from "../components/table.tsx";
 import { showToast } from "../components/toasts.tsx";
-import { usePages } from "../fetched.ts";
+import { useFetched, usePages } from "../fetched.ts";
 import { useForm } from "../form.ts";
 import { formatTime, momentOf } from "../format.ts";
 import { pathOf, queryOf, request } from "../http.ts";
@@ -23,6 +23,7 @@ interface Rule {
 }
 
 const PAGE_SIZE = 100;
+const MOST_OF_TRIGGER = 1_000;
 
 /** The rules of a policy feed. */
 export function RulesPage({ zone }: { readonly zone: string }) {
@@ -30,19 +31,13 @@ export function RulesPage({ zone }: { readonly zone: string }) {
   const words = operator.feeds;
   const [{ search = "", job }, changeQuery] = useQuery();
   const [importing, setImporting] = useState(false);
+  const [removing, setRemoving] = useState<string>();
   const pages = usePages<Rule, { rules: Rule[]; next: number | null }>(`${zone} ${search}`, {
     path: (after) => pathOf("rpz", zone, "rules") + queryOf({ search, after, limit: PAGE_SIZE }),
     rows: ({ rules }) => rules,
     next: ({ next }) => (next === null ? undefined : String(next)),
   });
   const onSearch = useCallback((wanted: string) => changeQuery({ search: wanted }), [changeQuery]);
-  const remove = useAction(
-    (trigger: string) => request("DELETE", pathOf("rpz", zone, "rules") + queryOf({ trigger })),
-    (_reply, trigger) => {
-      showToast(words.ruleRemoved(trigger));
-      pages.reload();
-    },
-  );
   return (
     <ListPage<Rule>
       words={{ title: zone, empty: words.noRules, emptyHint: words.noRulesHint }}
@@ -61,12 +56,20 @@ export function RulesPage({ zone }: { readonly zone: string }) {
         dialog: (close) => <NewRuleDialog zone={zone} onAdded={pages.reload} onClose={close} />,
       }}
       rowActions={({ trigger }) => (
-        <Button small busy={remove.busy} label={`${shell.remove}: ${trigger}`} onClick={() => void remove.run(trigger)}>
+        <Button small label={`${shell.remove}: ${trigger}`} onClick={() => setRemoving(trigger)}>
           {shell.remove}
         </Button>
       )}
       columns={columnsOfRules()}
     >
+      {removing !== undefined && (
+        <RemoveRuleDialog
+          zone={zone}
+          trigger={removing}
+          onRemoved={pages.reload}
+          onClose={() => setRemoving(undefined)}
+        />
+      )}
       {importing && (
         <RuleImportDialog
           zone={zone}
@@ -102,6 +105,46 @@ function columnsOfRules(): Column<Rule>[] {
       optional: true,
     },
   ];
+}
+
+interface RemoveRuleDialogProps {
+  readonly zone: string;
+  readonly trigger: string;
+  readonly onRemoved: () => void;
+  readonly onClose: () => void;
+}
+
+/** A trigger goes with all that it does, which may be several rows: they are named. */
+function RemoveRuleDialog({ zone, trigger, onRemoved, onClose }: RemoveRuleDialogProps) {
+  const { feeds: words } = texts().operator;
+  const path = pathOf("rpz", zone, "rules");
+  const rules = useFetched<{ readonly rules: readonly Rule[] }>(path + queryOf({ trigger, limit: MOST_OF_TRIGGER }));
+  return (
+    <ConfirmDialog
+      title={words.removeRuleTitle(trigger)}
+      confirmLabel={texts().shell.remove}
+      disabled={rules.value === undefined}
+      confirm={() => request("DELETE", path + queryOf({ trigger }))}
+      done={() => {
+        showToast(words.ruleRemoved(trigger));
+        onRemoved();
+      }}
+      onClose={onClose}
+    >
+      <p>{words.removeRuleHint}</p>
+      <Loaded of={rules}>
+        {(found) => (
+          <ul>
+            {found.rules.map(({ id, action }) => (
+              <li key={id} class="mono">
+                {trigger} {action}
+              </li>
+            ))}
+          </ul>
+        )}
+      </Loaded>
+    </ConfirmDialog>
+  );
 }
 
 interface ImportProgressProps {

@@ -3,10 +3,10 @@ import { SelectField, TextArea, TextField } from "../../components/field.tsx";
 import { showToast } from "../../components/toasts.tsx";
 import { useForm } from "../../form.ts";
 import { request } from "../../http.ts";
-import { linesOf } from "../../lines.ts";
 import { texts } from "../../texts.ts";
 import { dnsApi } from "../paths.ts";
-import type { Alias, Pool, PoolMember } from "./follower.ts";
+import type { Alias, Pool } from "./follower.ts";
+import { fieldsOf, valuesOf } from "./pool-form.ts";
 
 interface FollowerDialogProps<Kind> {
   readonly reseller: string;
@@ -101,60 +101,4 @@ export function EditPoolDialog({ reseller, domain, current, onDone, onClose }: F
       )}
     </FormDialog>
   );
-}
-
-/** As the fields of the form have them. */
-type PoolValues = {
-  readonly name: string;
-  readonly members: string;
-  readonly rule: string;
-  readonly type: string;
-  readonly port: string;
-  readonly interval: string;
-  readonly path: string;
-  readonly question: string;
-};
-
-function valuesOf(pool: Pool | undefined): PoolValues {
-  if (!pool) {
-    return { name: "", members: "", rule: "all", type: "tcp", port: "80", interval: "10", path: "/", question: "" };
-  }
-  const { name, rule, members, check } = pool;
-  return {
-    ...{ name, rule, members: members.map(lineOf).join("\n") },
-    type: check?.type ?? "none",
-    port: String(check?.port ?? 80),
-    interval: String(check?.interval ?? 10),
-    path: check?.path ?? "/",
-    question: check?.question ?? "",
-  };
-}
-
-/** What the form does not show stays as it was. */
-function fieldsOf({ members, rule, type, port, interval, path, question }: PoolValues, current?: Pool) {
-  const check = {
-    ...(current?.check?.type === type && current.check),
-    ...{ type, port: Number(port), interval: Number(interval) },
-    ...(type.startsWith("http") && { path }),
-    ...(type === "dns" && { question }),
-  };
-  const known = new Map(current?.members.map((member) => [member.value, member]));
-  return {
-    rule,
-    members: linesOf(members).map((line) => memberOf(line, known)),
-    check: type === "none" ? null : check,
-  };
-}
-
-const lineOf = ({ value, weight, priority }: PoolMember) => `${value} ${weight} ${priority}`;
-
-/** A line: the value, then a weight and a priority where they matter. */
-function memberOf(line: string, known: ReadonlyMap<string, PoolMember>) {
-  const [value = "", weight, priority] = line.trim().split(/\s+/);
-  return {
-    ...known.get(value),
-    value,
-    ...(weight !== undefined && { weight: Number(weight) }),
-    ...(priority !== undefined && { priority: Number(priority) }),
-  };
 }

@@ -1,6 +1,8 @@
+import { useState } from "preact/hooks";
 import { useAction } from "../../action.ts";
 import { Button } from "../../components/button.tsx";
 import { CopyBlock } from "../../components/copy.tsx";
+import { ConfirmDialog } from "../../components/dialog.tsx";
 import { CheckField } from "../../components/field.tsx";
 import { Section } from "../../components/page.tsx";
 import { showToast } from "../../components/toasts.tsx";
@@ -18,13 +20,7 @@ export function ParentZone({ path, signing, details, reload }: ParentZoneProps) 
   const { dns, shell } = texts();
   const words = dns.dnssec;
   const ask = useAction(() => request("POST", `${path}/check`), reload);
-  const noteGone = useAction(
-    () => request("POST", `${path}/ds_gone`),
-    () => {
-      showToast(words.dsGoneDone);
-      reload();
-    },
-  );
+  const [vouching, setVouching] = useState(false);
   const change = useAction(
     (setting: "ds_wanted" | "ds_automatic", body: Readonly<Record<string, boolean>>) =>
       request("PUT", `${path}/${setting}`, { body }),
@@ -43,12 +39,13 @@ export function ParentZone({ path, signing, details, reload }: ParentZoneProps) 
           <Button icon="refresh" busy={ask.busy} onClick={() => void ask.run()}>
             {words.ask}
           </Button>
-          <Button busy={noteGone.busy} onClick={() => void noteGone.run()}>
-            {words.dsGone}
-          </Button>
+          <Button onClick={() => setVouching(true)}>{words.dsGone}</Button>
         </>
       }
     >
+      {vouching && (
+        <NoDsDialog path={path} domain={signing.domain} reload={reload} onClose={() => setVouching(false)} />
+      )}
       {records.length > 0 && <CopyBlock label={signing.domain} text={records.join("\n")} />}
       {details && (
         <>
@@ -72,6 +69,29 @@ export function ParentZone({ path, signing, details, reload }: ParentZoneProps) 
         </>
       )}
     </Section>
+  );
+}
+
+interface NoDsDialogProps extends Pick<ParentZoneProps, "path" | "reload"> {
+  readonly domain: string;
+  readonly onClose: () => void;
+}
+
+function NoDsDialog({ path, domain, reload, onClose }: NoDsDialogProps) {
+  const { dnssec: words } = texts().dns;
+  return (
+    <ConfirmDialog
+      title={`${words.dsGone}: ${domain}`}
+      confirmLabel={words.dsGone}
+      confirm={() => request("POST", `${path}/ds_gone`)}
+      done={() => {
+        showToast(words.dsGoneDone);
+        reload();
+      }}
+      onClose={onClose}
+    >
+      <p>{words.dsGoneHint}</p>
+    </ConfirmDialog>
   );
 }
 

@@ -1,6 +1,5 @@
 import { useState } from "preact/hooks";
 import { useLocation } from "preact-iso";
-import { useAction } from "../../action.ts";
 import { Button } from "../../components/button.tsx";
 import { ConfirmDialog } from "../../components/dialog.tsx";
 import { TextField } from "../../components/field.tsx";
@@ -75,27 +74,35 @@ function SoaForm({ reseller, soa, changed }: ZoneTabProps) {
 
 function Publication({ reseller, soa, changed }: ZoneTabProps) {
   const { settings: words } = texts().dns;
-  const [verb, label, hint, said] = soa.suspended
-    ? (["resume_zone", words.resume, words.resumeHint, words.resumed] as const)
-    : (["suspend_zone", words.suspend, words.suspendHint, words.suspended] as const);
-  const toggle = useAction(
-    () => request("PUT", dnsApi(reseller, verb, soa.domain), { body: { crm_id: soa.crm_id } }),
-    () => {
-      showToast(said(soa.domain));
-      changed();
-    },
-  );
+  const [verb, title, label, hint, said] = soa.suspended
+    ? (["resume_zone", words.resumeTitle, words.resume, words.resumeHint, words.resumed] as const)
+    : (["suspend_zone", words.suspendTitle, words.suspend, words.suspendHint, words.suspended] as const);
+  const [asking, setAsking] = useState(false);
   return (
     <Section
       title={words.state}
       hint={hint}
       actions={
-        <Button icon={soa.suspended ? "play" : "pause"} busy={toggle.busy} onClick={() => void toggle.run()}>
+        <Button icon={soa.suspended ? "play" : "pause"} onClick={() => setAsking(true)}>
           {label}
         </Button>
       }
     >
-      {null}
+      {asking && (
+        <ConfirmDialog
+          title={title(soa.domain)}
+          confirmLabel={label}
+          danger={!soa.suspended}
+          confirm={() => request("PUT", dnsApi(reseller, verb, soa.domain), { body: { crm_id: soa.crm_id } })}
+          done={() => {
+            showToast(said(soa.domain));
+            changed();
+          }}
+          onClose={() => setAsking(false)}
+        >
+          <p>{hint}</p>
+        </ConfirmDialog>
+      )}
     </Section>
   );
 }

@@ -20,13 +20,7 @@ export function SigningKeys({ path, signing, details, reload }: SigningKeysProps
   const { dnssec: words } = texts().dns;
   const [replacing, setReplacing] = useState<KeyRole>();
   const [exported, setExported] = useState<ExportedKey>();
-  const confirmDs = useAction(
-    (keyTag: number) => request("POST", `${path}/ds_seen`, { body: { key_tag: keyTag } }),
-    () => {
-      showToast(words.dsConfirmed);
-      reload();
-    },
-  );
+  const [vouching, setVouching] = useState<number>();
   const exportKey = useAction(
     (keyTag: number) => request<ExportedKey>("POST", `${path}/keys/${keyTag}/export`),
     setExported,
@@ -48,7 +42,7 @@ export function SigningKeys({ path, signing, details, reload }: SigningKeysProps
               <KeyButtons
                 keyTag={key_tag}
                 state={state}
-                confirmDs={confirmDs}
+                confirmDs={() => setVouching(key_tag)}
                 exportKey={exportKey}
                 rollOver={() => setReplacing(role)}
               />
@@ -56,6 +50,21 @@ export function SigningKeys({ path, signing, details, reload }: SigningKeysProps
           },
         ]}
       />
+      {vouching !== undefined && (
+        <ConfirmDialog
+          title={`${words.confirmDs}: ${vouching}`}
+          confirmLabel={words.confirmDs}
+          confirm={() => request("POST", `${path}/ds_seen`, { body: { key_tag: vouching } })}
+          done={() => {
+            showToast(words.dsConfirmed);
+            reload();
+          }}
+          onClose={() => setVouching(undefined)}
+        >
+          <p>{words.confirmDsHint}</p>
+          <p>{words.confirmDsRisk}</p>
+        </ConfirmDialog>
+      )}
       {exported && <ExportedKeyDialog files={exported} onClose={() => setExported(undefined)} />}
       {replacing !== undefined && (
         <RollOverDialog path={path} role={replacing} reload={reload} onClose={() => setReplacing(undefined)} />
@@ -84,7 +93,7 @@ function columnsOf(details: SigningDetails | undefined): Column<SigningKey>[] {
 interface KeyButtonsProps {
   readonly keyTag: number;
   readonly state: SigningKey["state"];
-  readonly confirmDs: KeyAction;
+  readonly confirmDs: () => void;
   readonly exportKey: KeyAction;
   readonly rollOver: () => void;
 }
@@ -99,12 +108,7 @@ function KeyButtons({ keyTag, state, confirmDs, exportKey, rollOver }: KeyButton
   return (
     <span class="row-actions">
       {state === "ready" && (
-        <Button
-          small
-          busy={confirmDs.busy}
-          label={`${words.confirmDs}: ${keyTag}. ${words.confirmDsHint}`}
-          onClick={() => void confirmDs.run(keyTag)}
-        >
+        <Button small label={`${words.confirmDs}: ${keyTag}`} onClick={confirmDs}>
           {words.confirmDs}
         </Button>
       )}

@@ -1,12 +1,12 @@
 import { FormDialog } from "../../components/dialog.tsx";
-import { TextField } from "../../components/field.tsx";
+import { TextArea, TextField } from "../../components/field.tsx";
 import { showToast } from "../../components/toasts.tsx";
 import { useForm } from "../../form.ts";
 import { request } from "../../http.ts";
 import { texts } from "../../texts.ts";
-import { wholeNumber } from "../../typed-number.ts";
 import { mailApiPath } from "../addresses.ts";
 import type { Contact } from "./contact.ts";
+import { fieldsOf, valuesOf } from "./contact-form.ts";
 
 interface ContactDialogProps {
   readonly instance: string;
@@ -20,27 +20,11 @@ interface ContactDialogProps {
 export function ContactDialog({ instance, contact, close, saved }: ContactDialogProps) {
   const words = texts().mail.contacts;
   const form = useForm(
-    {
-      email: contact?.email ?? "",
-      nombre: contact?.nombre ?? "",
-      apellido: contact?.apellido ?? "",
-      edad: contact?.edad?.toString() ?? "",
-      sexo: contact?.sexo ?? "",
-      profesion: contact?.profesion ?? "",
-      localidad: contact?.localidad ?? "",
-      grupos: "",
-      campos: "",
+    valuesOf(contact),
+    async (values) => {
+      const body = fieldsOf(values, contact);
+      return body.ok ? request("POST", `${mailApiPath(instance, "contacto")}/`, { body: body.value }) : body;
     },
-    ({ edad, grupos, campos, sexo, ...texts }) =>
-      request("POST", `${mailApiPath(instance, "contacto")}/`, {
-        body: {
-          ...texts,
-          ...(edad === "" ? {} : { edad: wholeNumber(edad) }),
-          ...(sexo === "" ? {} : { sexo }),
-          ...(grupos === "" ? {} : { grupos: splitList(grupos) }),
-          ...(campos === "" ? {} : { campos: readFields(campos) }),
-        },
-      }),
     () => {
       showToast(texts().shell.saved);
       close();
@@ -71,22 +55,8 @@ export function ContactDialog({ instance, contact, close, saved }: ContactDialog
         <TextField {...form.field("profesion")} label={words.profession} />
         <TextField {...form.field("localidad")} label={words.locality} />
       </div>
-      <TextField {...form.field("grupos")} label={words.joinGroups} hint={words.joinGroupsHint} />
-      <TextField {...form.field("campos")} label={words.customFields} hint={words.customFieldsHint} mono />
+      <TextArea {...form.field("grupos")} label={words.joinGroups} hint={words.joinGroupsHint} rows={2} />
+      <TextArea {...form.field("campos")} label={words.customFields} hint={words.customFieldsHint} rows={3} mono />
     </FormDialog>
   );
-}
-
-const splitList = (list: string) =>
-  list
-    .split(",")
-    .map((item) => item.trim())
-    .filter(Boolean);
-
-/** `COLOR=red, CITY=Rosario`; a name without a value removes the field. */
-function readFields(text: string): readonly { readonly nombre: string; readonly valor: string | null }[] {
-  return splitList(text).map((pair) => {
-    const [nombre = "", ...value] = pair.split("=");
-    return { nombre: nombre.trim(), valor: value.length === 0 ? null : value.join("=").trim() };
-  });
 }

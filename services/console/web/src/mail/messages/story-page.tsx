@@ -1,8 +1,10 @@
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 import { useAction } from "../../action.ts";
 import type { Tone } from "../../components/badge.tsx";
 import { Button, LinkButton } from "../../components/button.tsx";
 import { CopyBlock } from "../../components/copy.tsx";
+import { ConfirmDialog } from "../../components/dialog.tsx";
 import { Facts } from "../../components/facts.tsx";
 import { Loaded } from "../../components/loaded.tsx";
 import { Page, Section } from "../../components/page.tsx";
@@ -62,13 +64,7 @@ function StoryActions({ instance, story, changed }: StoryProps & { readonly chan
       changed();
     },
   );
-  const cancel = useAction(
-    () => ask("cancel"),
-    () => {
-      showToast(words.wasCancelled);
-      changed();
-    },
-  );
+  const [cancelling, setCancelling] = useState(false);
   return (
     <>
       {story.archived && (
@@ -83,9 +79,23 @@ function StoryActions({ instance, story, changed }: StoryProps & { readonly chan
               {words.retry}
             </Button>
           )}
-          <Button kind="danger" busy={cancel.busy} onClick={() => void cancel.run()}>
+          <Button kind="danger" onClick={() => setCancelling(true)}>
             {words.cancel}
           </Button>
+          {cancelling && (
+            <ConfirmDialog
+              title={words.cancelTitle(story.recipient)}
+              confirmLabel={words.cancelMessage}
+              confirm={() => ask("cancel")}
+              done={() => {
+                showToast(words.wasCancelled);
+                changed();
+              }}
+              onClose={() => setCancelling(false)}
+            >
+              <p>{words.cancelHint}</p>
+            </ConfirmDialog>
+          )}
         </>
       )}
     </>

@@ -123,6 +123,8 @@ export const operator = {
     addRule: "Add a rule",
     ruleAdded: (trigger: string) => `The rule for ${trigger} is in force`,
     ruleRemoved: (trigger: string) => `The rule for ${trigger} was removed`,
+    removeRuleTitle: (trigger: string) => `Delete ${trigger}?`,
+    removeRuleHint: "All that the trigger does goes:",
     noRules: "No rules yet",
     noRulesHint: "Add a rule, or import a list.",
     import: "Import a list",

@@ -375,6 +375,7 @@ export const problems = {
     "has-at-least-characters": "needs at least {least} characters",
     "not-longer-than-characters": "takes at most {most} characters",
     "json-integer": "must be a whole number",
+    "name-and-value": "takes a name, = and a value on each line; this is none: {line}",
     "json-number": "must be a number",
     "not-a-place": "is no place in this list",
     "time-form": "must be a moment such as 2026-12-01T00:00:00Z",

@@ -166,6 +166,8 @@ export const dns: Texts["dns"] = {
     confirmDs: "La zona superior lo tiene",
     confirmDsHint:
       "Solo si no se puede preguntar a la zona superior: su palabra de que sirve el registro DS de esta clave.",
+    confirmDsRisk:
+      "Si no lo sirve, los resolvedores que validan toman la zona por falsificada cuando se va la clave anterior, y nadie detrás de ellos la alcanza.",
     dsConfirmed: "La clave entra en uso",
     ds: "Para la zona superior",
     dsHint: "Entréguelo al registrador. La cadena de confianza está completa cuando la zona superior lo sirve.",
@@ -175,6 +177,8 @@ export const dns: Texts["dns"] = {
     asked: (time) => `Se preguntó ${time}.`,
     ask: "Preguntar ahora a la zona superior",
     dsGone: "La zona superior no tiene ninguno",
+    dsGoneHint:
+      "Solo si no se puede preguntar a la zona superior: su palabra de que ya no sirve ningún registro DS de esta zona. Si lo sirve, los resolvedores que validan toman la zona por falsificada cuando se van sus claves, y nadie detrás de ellos la alcanza.",
     dsGoneDone: "Anotado: la zona superior no tiene registro DS",
     announce: "Publicar CDS y CDNSKEY, con los que la zona superior puede tomar sola el registro DS",
     announceRemoval: "CDS pide a la zona superior que quite el registro DS",
@@ -223,9 +227,11 @@ export const dns: Texts["dns"] = {
     ownSerial: "Serie",
     state: "Publicación",
     suspend: "Suspender",
+    suspendTitle: (domain) => `¿Suspender ${domain}?`,
     suspendHint: "Una zona suspendida no se sirve. Sus registros quedan y se pueden cambiar.",
     suspended: (domain) => `${domain} está suspendida`,
     resume: "Reanudar",
+    resumeTitle: (domain) => `¿Reanudar ${domain}?`,
     resumeHint: "La zona se vuelve a servir en menos de un segundo.",
     resumed: (domain) => `${domain} se vuelve a servir`,
     remove: "Eliminar la zona",

@@ -124,6 +124,8 @@ export const operator: Texts["operator"] = {
     addRule: "Agregar una regla",
     ruleAdded: (trigger) => `La regla para ${trigger} está en vigor`,
     ruleRemoved: (trigger) => `Se quitó la regla para ${trigger}`,
+    removeRuleTitle: (trigger) => `¿Eliminar ${trigger}?`,
+    removeRuleHint: "Se va todo lo que hace el disparador:",
     noRules: "Todavía no hay reglas",
     noRulesHint: "Agregue una regla o importe una lista.",
     import: "Importar una lista",

@@ -487,6 +487,7 @@ export const problems: Texts["problems"] = {
     "whole-number-of-seconds": "debe ser un número entero de segundos",
     "whole-number-of-days": "debe ser un número entero de días",
     "json-integer": "debe ser un número entero",
+    "name-and-value": "lleva un nombre, = y un valor en cada línea; esto no lo es: {line}",
     "json-number": "debe ser un número",
     "json-type": "no tiene el tipo que debe ({type})",
     "not-a-place": "no es un lugar de esta lista",
