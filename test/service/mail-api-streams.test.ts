@@ -75,8 +75,8 @@ describe("what is made page by page has the octets of what is made at once", () 
 
     const rows = await api
       .db("events")
-      .leftJoin("contacts", "contacts.id", "events.contact_id")
-      .where({ eeid: EEID })
+      .leftJoin("contacts", { "contacts.id": "events.contact_id", "contacts.instance_id": "events.instance_id" })
+      .where({ eeid: EEID, "events.instance_id": api.north.id })
       .orderBy(["events.at", "events.id"])
       .select("events.*", api.db.raw("coalesce(contacts.email, events.email) as address"));
     const told = rows.map(({ address, contact_id, kind, at, machine }) => {

@@ -110,7 +110,7 @@ export async function saveCampaignMessage(
 
 /**
  * Has a campaign start at a moment, or at once; a scheduled one gets the new moment.
- * @param start.asOf what its `modifiedAt` is to be still; absent: whatever it is
+ * @param start.asOf what its `modifiedAt`, to the millisecond, is to be still; absent: whatever it is
  * @returns false when it was started already, or changed meanwhile
  */
 export async function scheduleCampaign(
@@ -124,7 +124,8 @@ export async function scheduleCampaign(
        paused_at = null, pause_reason = null, claimed_until = null, modified_at = clock.at
      from (select now() as at) as clock
      where instance_id = $4 and campaign_numid = $3 and eeid is null and state in ('draft', 'scheduled')
-       and ($5::timestamptz is null or date_trunc('milliseconds', modified_at) = $5) returning 1`,
+       and ($5::timestamptz is null or modified_at >= $5 and modified_at < $5::timestamptz + interval '1 millisecond')
+     returning 1`,
     [start.at, start.login, campaign.numid, campaign.instanceId, start.asOf ?? null],
   );
   return rows.length > 0;

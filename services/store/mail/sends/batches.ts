@@ -129,7 +129,7 @@ export function streamBatchEvents(db: Db, instanceId: number, eeid: string): Asy
          select addressed.*, first_value(at) over own as first_at, first_value(id) over own as first_id from (
            select coalesce(contacts.email, events.email) as email, events.kind, events.at, events.machine, events.id
            from events left join contacts
-             on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
+             on contacts.instance_id = $2 and contacts.id = events.contact_id
            where events.eeid = $1 and events.instance_id = $2
          ) as addressed window own as (partition by email order by at, id)
        ) as told order by first_at, first_id, at, id`,
