@@ -5,7 +5,7 @@ import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import { askedOfNextHop } from "../core/mail/dsn-parameters.ts";
 import { type Envelope, makeEnvelope } from "../core/mail/envelope.ts";
 import { type Mailbox, plainField } from "../core/mail/headers.ts";
-import { hasInternationalHeader, splitMessage } from "../core/mail/message.ts";
+import { hasInternationalAddress, splitMessage } from "../core/mail/message.ts";
 import { fillPlaces } from "../core/mail/message-places.ts";
 import { textFromHtmlSteps } from "../core/mail/message-text.ts";
 import {
@@ -177,7 +177,7 @@ async function composeCopy(
   return {
     envelope: {
       ...envelope.value,
-      needsSmtputf8: envelope.value.needsSmtputf8 || hasInternationalHeader(unsigned),
+      needsSmtputf8: envelope.value.needsSmtputf8 || hasInternationalAddress(unsigned),
       ...(dsn === undefined ? {} : { dsn: { message: dsn, recipient: askedOfNextHop(delivery.dsn) } }),
     },
     octets,

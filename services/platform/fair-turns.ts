@@ -8,6 +8,8 @@ export interface TurnLimits {
   readonly atOnce: number;
   /** Of one client. */
   readonly perClient: number;
+  /** Of each client, whatever the others have; none when absent. */
+  readonly own?: number;
   /** Of all clients of a group together; as of everybody when absent. */
   readonly perGroup?: number;
   /** Of one client beyond that, where nobody minds: these take none of the places of everybody. */
@@ -106,8 +108,9 @@ export class FairTurns {
   }
 
   #hasRoom(client: string, group: string): boolean {
-    const { atOnce, perClient, perGroup = atOnce, more } = this.#limits;
+    const { atOnce, perClient, own = 0, perGroup = atOnce, more } = this.#limits;
     const running = this.#running.of(client);
+    if (running < own) return true;
     if (running < perClient) return this.#total < atOnce && this.#ofGroup.of(group) < perGroup;
     return running < perClient + (more?.(client) ?? 0);
   }

@@ -85,6 +85,10 @@ it.each([
     "in octets that are no UTF-8",
     { kind: "finished", octets: Buffer.from(`From: info@${DOMAIN}\r\nX: \xe9\r\n\r\nHi\r\n`, "latin1") },
   ],
+  [
+    "beyond ASCII but for addresses",
+    finished(`From: José <info@${DOMAIN}>`, `List-Unsubscribe: <https://${DOMAIN}/?n=ñ>`, `References: <ñ@${DOMAIN}>`),
+  ],
 ] satisfies [string, StoredMessage["content"]][])("a header %s needs no SMTPUTF8", async (_, content) => {
   const { told, messages } = await far(false);
   await untilSent(await submit(content));

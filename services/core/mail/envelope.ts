@@ -8,7 +8,7 @@ export interface Envelope {
   /** Return path without angle brackets; empty for the null reverse-path of notifications (RFC 5321 §4.5.5). */
   readonly mailFrom: string;
   readonly rcptTo: readonly string[];
-  /** Some address, or the message's header, is beyond ASCII: the SMTPUTF8 parameter is needed, or 5.6.7 (RFC 6531 §3.4). */
+  /** Some address, the header's included, is beyond ASCII: the SMTPUTF8 parameter is needed, or 5.6.7 (RFC 6531 §3.4). */
   readonly needsSmtputf8: boolean;
   /** What its sender wants to be told, passed on to servers that offer DSN; of all recipients alike (RFC 3461). */
   readonly dsn?: { readonly message: MessageDsn; readonly recipient: RecipientDsn };

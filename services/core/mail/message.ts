@@ -35,15 +35,23 @@ export function headerLength(message: Buffer): number {
   return end < 0 ? message.length : end + 2;
 }
 
+const OF_ADDRESSES = /^(?:resent-)?(?:from|sender|reply-to|to|cc)$/i;
+
 /**
- * Whether the header has UTF-8 beyond ASCII: it leaves with SMTPUTF8 or not at all. Octets that are not UTF-8 make no
- * international header; they are no mail system's to understand.
+ * Whether the header has an address beyond ASCII: it leaves with SMTPUTF8 or not at all. Other fields in UTF-8 say nothing
+ * that anybody answers to; they leave as they came, as other servers have it. Octets that are not UTF-8 make no address.
  * @see RFC 6531 §3.5, RFC 6532 §3
  */
-export function hasInternationalHeader(message: Buffer): boolean {
+export function hasInternationalAddress(message: Buffer): boolean {
   const header = message.subarray(0, headerLength(message));
-  return !isAscii(header) && isUtf8(header);
+  if (isAscii(header) || !isUtf8(header)) return false;
+  const fields = readFields(header.toString("latin1")).filter(({ name }) => OF_ADDRESSES.test(name));
+  return fields.some(({ raw }) =>
+    raw.split(/[\s<>,;:"()]+/).some((word) => word.includes("@") && BEYOND_ASCII.test(word)),
+  );
 }
+
+const BEYOND_ASCII = /[^\x00-\x7f]/;
 
 /** Put a message together again. */
 export function joinMessage({ fields, body }: MessageParts): Buffer {

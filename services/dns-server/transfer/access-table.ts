@@ -47,11 +47,10 @@ export class AccessTable {
    * @returns the id of the reseller whose ACL allows it; undefined when none does
    */
   grantorOf(zone: GuardedZone, client: Client, key: TsigKey | undefined): string | undefined {
-    return this.#grantsFor(zone).find(
-      (grant) =>
-        (key !== undefined && grant.key?.name.key === key.name.key) ||
-        grant.blocks.some((block) => block.contains(client)),
-    )?.resellerId;
+    const grants = this.#grantsFor(zone);
+    // Whoever signs is not taken for somebody of another reseller whose blocks have its address as well.
+    const ofKey = key && grants.find((grant) => grant.key?.name.key === key.name.key);
+    return (ofKey ?? grants.find(({ blocks }) => blocks.some((block) => block.contains(client))))?.resellerId;
   }
 
   /** The servers to tell of a zone's changes, each once for each key. */

@@ -51,10 +51,8 @@ interface Sending {
 }
 
 /** Pages are up to 5 MiB and may come slowly. */
-const FETCHING: TurnLimits = { atOnce: 64, perClient: 16 };
-/** So many more of an instance wait. */
-const MOST_WAITING = 200;
-const RETRY_AFTER_SECONDS = 5;
+const FETCHING: TurnLimits = { atOnce: 64, perClient: 32, own: 2 };
+const MANY_CALLS = { mostWaiting: 1_000, retryAfterSeconds: 5 };
 
 /** Operations 15 to 21: sending, and what became of it. */
 export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] {
@@ -140,12 +138,12 @@ async function acceptJoining(sending: Sending, call: Call, key: IdempotentCall |
 
 const recipientsOversized = () => sentence("recipients-fields-oversized", { mebibytes: MOST_FIELDS_MEBIBYTES });
 
-/** What fetches nothing waits for nobody. */
+/** What fetches no page waits for nobody: a subject is small. */
 async function acceptInTurn(sending: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
   if (call.fields.html !== undefined) return acceptCall(sending, call, key);
   const client = String(call.caller.instance.id);
-  if (sending.fetching.waitingOf(client) >= MOST_WAITING) {
-    return refuse({ kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS });
+  if (sending.fetching.waitingOf(client) >= MANY_CALLS.mostWaiting) {
+    return refuse({ kind: "rate-limited", retryAfterSeconds: MANY_CALLS.retryAfterSeconds });
   }
   const endTurn = await call.aside(() => sending.fetching.take(client));
   try {

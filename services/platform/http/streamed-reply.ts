@@ -1,4 +1,5 @@
 import { Readable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Counts } from "../../core/counts.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -22,6 +23,9 @@ const MOST_PER_CALLER = 2;
 /** and of callers that have a share together. */
 const MOST_PER_GROUP = 3;
 const RETRY_AFTER_SECONDS = 5;
+/** So long a beginning waits for the stream of another one to end. */
+const PATIENCE_MS = 5_000;
+const LOOK_MS = 50;
 
 /** How fast a client has to read. */
 interface Pace {
@@ -60,16 +64,17 @@ const streamsOfGroup = new Counts<string>();
  * A reply out of pieces. A small one is sent as one; of a large one, the rest is made as the client reads. It begins only
  * when some of it is there, so that what fails before still gives a proper refusal; until then others of the caller wait.
  * @param pieces is ended whatever becomes of the client
- * @returns undefined when there is no piece at all; refused while the caller, or all together, have too many streams
+ * @returns undefined when there is no piece at all; refused while the caller, or all together, have too many streams, and
+ * none of them ends soon
  */
 export function streamedReply(
   contentType: string,
   pieces: AsyncGenerator<string>,
   whose: StreamFor,
-  { smallCharacters = SMALL_CHARACTERS, pace = PACE } = {},
+  { smallCharacters = SMALL_CHARACTERS, pace = PACE, patienceMs = PATIENCE_MS } = {},
 ): Promise<Result<RawReply | undefined, Refusal>> {
   const { sharer, holds } = whose;
-  const begin = () => beginReply(contentType, pieces, whose, { smallCharacters, pace });
+  const begin = () => beginReply(contentType, pieces, whose, { smallCharacters, pace, patienceMs });
   return beginnings[holds].run(sharer.key, begin, sharer.group);
 }
 
@@ -77,7 +82,11 @@ async function beginReply(
   contentType: string,
   pieces: AsyncGenerator<string>,
   whose: StreamFor,
-  { smallCharacters, pace }: { readonly smallCharacters: number; readonly pace: Pace },
+  {
+    smallCharacters,
+    pace,
+    patienceMs,
+  }: { readonly smallCharacters: number; readonly pace: Pace; readonly patienceMs: number },
 ): Promise<Result<RawReply | undefined, Refusal>> {
   let begun: string | undefined;
   while (begun === undefined || begun.length <= smallCharacters) {
@@ -85,7 +94,11 @@ async function beginReply(
     if (piece.done) return ok(begun === undefined ? undefined : new RawReply(contentType, begun));
     begun = (begun ?? "") + piece.value;
   }
-  const refusal = refusalOf(whose);
+  let refusal = refusalOf(whose);
+  for (const endsAtMs = performance.now() + patienceMs; refusal && performance.now() < endsAtMs; ) {
+    await sleep(LOOK_MS);
+    refusal = refusalOf(whose);
+  }
   if (refusal) {
     await pieces.return(undefined);
     return refuse(refusal);

@@ -13,7 +13,8 @@ interface FetchOptions extends FetchSurroundings {
 /** What is fetched; both are text in UTF-8. */
 export type FetchedKind = "html" | "text";
 
-const MOST_OCTETS = 5 * 2 ** 20;
+/** Of a subject a line counts; a policy has 64 KiB at most (RFC 8461 §3.2). */
+const MOST_KIBIBYTES: Readonly<Record<FetchedKind, number>> = { html: 5 * 1024, text: 64 };
 const DEADLINE_MS = 10_000;
 const MOST_REDIRECTS = 5;
 const TYPES: Readonly<Record<FetchedKind, RegExp>> = {
@@ -75,7 +76,7 @@ async function fetchHop(target: URL, hop: Hop): Promise<Result<{ text: string } 
     const unfit = judgeContent(String(headers["content-type"] ?? ""), hop.kind);
     if (unfit !== undefined) return refuse(unfit);
     if (headers["content-encoding"] !== undefined) return refuse(sentence("content-encoding"));
-    return await readText(body);
+    return await readText(body, MOST_KIBIBYTES[hop.kind]);
   } finally {
     await agent.value.destroy();
   }
@@ -95,12 +96,18 @@ function judgeContent(contentType: string, kind: FetchedKind): Sentence | undefi
   return charset === undefined || /^(utf-?8|us-ascii)$/.test(charset) ? undefined : sentence("no-utf8");
 }
 
-async function readText(body: AsyncIterable<Buffer>): Promise<Result<{ text: string }, Sentence>> {
+async function readText(
+  body: AsyncIterable<Buffer>,
+  mostKibibytes: number,
+): Promise<Result<{ text: string }, Sentence>> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of body) {
     size += chunk.length;
-    if (size > MOST_OCTETS) return refuse(sentence("larger-than", { most: "5 MiB" }));
+    if (size > mostKibibytes * 1024) {
+      const most = mostKibibytes < 1024 ? `${mostKibibytes} KiB` : `${mostKibibytes / 1024} MiB`;
+      return refuse(sentence("larger-than", { most }));
+    }
     chunks.push(chunk);
   }
   try {

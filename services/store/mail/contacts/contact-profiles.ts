@@ -90,6 +90,8 @@ export async function judgeContactAddress(
 /** Of contacts in one read; fewer where they take more octets, as text, but for one that does so alone. */
 const CONTACTS_PER_READ = 1_000;
 const OCTETS_PER_READ = 2 * 2 ** 20;
+/** How many they are at first, while it is not known what they take. */
+const FIRST_CONTACTS = 100;
 
 /** All contacts of an instance, by id; portion by portion, so that their number does not matter. */
 export async function* streamContacts(db: Db, instanceId: number): AsyncGenerator<readonly Contact[]> {
@@ -111,7 +113,7 @@ async function* contactPages<Row extends SummaryRow>(
   columns: string,
   condition = "",
 ): AsyncGenerator<readonly Row[]> {
-  let limit = CONTACTS_PER_READ;
+  let limit = FIRST_CONTACTS;
   for (let after = 0; ; ) {
     const rows = await queryRows<Row>(
       db,

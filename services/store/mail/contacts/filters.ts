@@ -61,7 +61,7 @@ export async function listFilters(db: Db, instanceId: number): Promise<Filter[]>
 
 /** Counts, or lists of them, that are made at a time: each may take a connection for as long as it takes to look at all contacts. */
 export const COUNTS_AT_ONCE = { atOnce: 3, perClient: 1 };
-export const MANY_COUNTS = { mostWaiting: 8, retryAfterSeconds: 5 };
+export const MANY_COUNTS = { mostWaiting: 32, retryAfterSeconds: 5 };
 
 /** How many contacts of an instance fulfil a condition now. */
 export async function countMatches(db: Db, instanceId: number, condition: FilterCondition, now: Date): Promise<number> {
