@@ -235,7 +235,7 @@ export interface CampaignSendRow {
 }
 
 const SUMMARY_COLUMNS = `campaign_numid, instance_id, sender, sender_name, subject, url, groups, filters, state, creator,
-  starts_at, paused_at, pause_reason, eeid, recipients, finished_at`;
+  starts_at, paused_at, pause_reason, eeid, recipients, finished_at, modified_at`;
 
 export function toCampaignSend(row: CampaignSendRow): CampaignSend {
   return { ...toSummary(row), body: row.html === null ? { url: row.url! } : { html: row.html } };
