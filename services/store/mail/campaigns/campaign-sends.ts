@@ -62,7 +62,7 @@ export async function listCampaignSends(
   instanceId: number,
   campaignNumids: readonly number[],
 ): Promise<ReadonlyMap<number, CampaignSendSummary>> {
-  const rows = await queryRows<Omit<CampaignSendRow, "html">>(
+  const rows = await queryRows<SummaryRow>(
     db,
     `select ${SUMMARY_COLUMNS} from campaign_sends where instance_id = $1 and campaign_numid = any($2)`,
     [instanceId, campaignNumids],
@@ -241,7 +241,10 @@ export function toCampaignSend(row: CampaignSendRow): CampaignSend {
   return { ...toSummary(row), body: row.html === null ? { url: row.url! } : { html: row.html } };
 }
 
-function toSummary(row: Omit<CampaignSendRow, "html">): CampaignSendSummary {
+/** A row of `SUMMARY_COLUMNS`. */
+type SummaryRow = Omit<CampaignSendRow, "html" | "message_id" | "gathered_through" | "judged_tried" | "judged_bounced">;
+
+function toSummary(row: SummaryRow): CampaignSendSummary {
   return {
     campaignNumid: row.campaign_numid,
     instanceId: row.instance_id,
