@@ -243,7 +243,10 @@ describe("gathering a campaign's recipients", () => {
 
   test("a campaign whose global variables take too much is paused", async () => {
     const { db } = database;
-    await setGlobal(db, instanceId, { name: "HUGE", value: "x".repeat(16 * 2 ** 20 + 1) });
+    // From before an instance's variables had a bound.
+    await db("globals").insert({
+      ...{ instance_id: instanceId, key: "HUGE", name: "HUGE", value: "x".repeat(16 * 2 ** 20 + 1) },
+    });
     const numid = await addSend({ html: "<p>XYZHUGEXYZ</p>" });
     await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
     const runner = await makeRunner();

@@ -23,7 +23,7 @@ const CONTENTS: Readonly<Record<string, string>> = {
   HINFO: '"x86" "Linux"',
   // Obsolete (RFC 3445): without a form of its own here.
   KEY: "\\# 8 0100030d01020304",
-  LOC: "51 30 12.748 N 0 7 39.612 W 0m 1m 10000m 10m",
+  LOC: "51 30 12.748 N 0 7 39.612 W 0.00m 1.00m 10000.00m 10.00m",
   MX: "10 mail.example.net.",
   NAPTR: '100 10 "S" "SIP+D2U" "" _sip._udp.example.net.',
   NS: "ns9.example.net.",
