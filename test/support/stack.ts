@@ -188,14 +188,19 @@ export function killStack(child: ChildProcess): Promise<number | null> {
 }
 
 /** `kill -9` of one of a stack's services; the supervisor starts it anew. */
-export function killService({ pid }: ChildProcess, name: string): void {
+export function killService(stack: ChildProcess, name: string): void {
+  const service = serviceOf(stack, name);
+  if (service === undefined) throw new Error(`${name} does not run`);
+  process.kill(service, "SIGKILL");
+}
+
+/** The process of one of a stack's services; undefined while it does not run. */
+export function serviceOf({ pid }: ChildProcess, name: string): number | undefined {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").map(Number);
-  const [child] = children.filter((child) => {
+  return children.find((child) => {
     const words = wordsOf(child);
     return words.some((word) => word.includes("service-process")) && words.includes(name);
   });
-  if (child === undefined) throw new Error(`${name} does not run`);
-  process.kill(child, "SIGKILL");
 }
 
 /** What a process was started with; nothing when it ends just now. */

@@ -12,6 +12,7 @@ import {
   makeDataDir,
   removeDataDir,
   type StartedStack,
+  serviceOf,
   startUsedStack,
 } from "../support/stack.ts";
 import { withStackDatabase } from "../support/stack-database.ts";
@@ -80,6 +81,8 @@ async function states(): Promise<string> {
 /** Has the domain looked at until its keys are so; with each look something of the product is killed in the midst of it. */
 async function become(wanted: string, victims: readonly (typeof VICTIMS)[number][]): Promise<void> {
   for (const victim of victims) {
+    // It may have been killed a moment ago.
+    await eventually(async () => serviceOf(stack.process, victim) !== undefined, Boolean, PATIENCE_MS);
     const looking = admin("POST", `${PATH}/check`);
     // In other moments of it each time.
     await sleep(kills * 7);

@@ -201,6 +201,7 @@ export const problems = {
     "email-invalid": "The address is not valid: {reason}",
     "recipients-fields-oversized":
       "The custom fields of these contacts take more than {mebibytes} MiB together: send to fewer at a time.",
+    "globals-oversized": "An instance has {most} global variables and {mebibytes} MiB of them at most.",
     "message-globals-oversized":
       "The message's global variables take more than {mebibytes} MiB together: shorten them.",
     "contact-fields-oversized": "The contact's custom fields would take more than {kibibytes} KiB in all.",
