@@ -22,6 +22,9 @@ export const aliasFields = z.object({ name: nameText, target: nameText });
 export const poolFields = poolDefinition.extend({ name: nameText });
 const { name: _name, ...definitionShape } = poolFields.shape;
 
+/** Of a pool, or of a member, null is a value: it is checked no more, or not as its pool is. */
+export const keepsCheck = (path: readonly (string | number)[]) => path.at(-1) === "check";
+
 /** Every field by itself: what is absent stays. Defaults are those of new pools alone. */
 const poolChanges = z.object({
   ttl: definitionShape.ttl.unwrap().optional(),

@@ -509,6 +509,22 @@ describe("a pool", () => {
     expect(await api.call("DELETE", `/api/v1/pool/${zone}/${id}`)).toMatchObject({ body: { msg: "deleted" } });
   });
 
+  test("is not checked where its check is null, nor is a member", async () => {
+    const zone = await makeZone(api);
+    const members = [{ value: "127.0.0.2" }, { value: "127.0.0.3", check: null }];
+    const check = { type: "tcp", port: 9 };
+    const checks = async () => {
+      const [pool] = (await api.call("GET", `/api/v1/pool/${zone}`)).body.pool;
+      return [pool.check?.port ?? pool.check, ...pool.members.map((one: { check?: object | null }) => one.check)];
+    };
+    const made = await api.call("POST", `/api/v1/pool/${zone}`, { name: "p", members, check });
+    expect(made.status).toBe(200);
+    expect(await checks()).toEqual([9, undefined, null]);
+    const { pool_id: id } = made.body;
+    expect(await api.call("PUT", `/api/v1/pool/${zone}/${id}`, { check: null })).toMatchObject({ status: 200 });
+    expect(await checks()).toEqual([null, undefined, null]);
+  });
+
   test("takes the first of a priority, and members by name", async () => {
     const zone = await makeZone(api);
     const to = target("192.0.2.80", "192.0.2.81");

@@ -18,6 +18,7 @@ import {
   aliasFields,
   aliasReply,
   type FollowerReading,
+  keepsCheck,
   poolBatch,
   poolFields,
   poolReply,
@@ -189,6 +190,7 @@ const changingPools: MakeEndpoints = (context) => [
     summary: "Make a name have the addresses of those members that are well",
     params: domainParam,
     fields: poolFields,
+    keepsNull: keepsCheck,
     reply: serialReply.extend({ pool_id: z.int() }),
     act: async ({ caller, params, fields, headers }) => {
       const changed = await edit(context, caller, params.domain, (reading) =>
@@ -205,6 +207,7 @@ const changingPools: MakeEndpoints = (context) => [
     summary: "Create, modify and delete many pools at once: all or nothing",
     params: domainParam,
     fields: poolBatch,
+    keepsNull: keepsCheck,
     admit: async (caller, octets) =>
       context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
     reply: batchReply,
@@ -223,6 +226,7 @@ const changingPools: MakeEndpoints = (context) => [
     summary: "Modify a pool; what is absent stays",
     params: poolParam,
     fields: poolChanges,
+    keepsNull: keepsCheck,
     reply: serialReply.extend({ pool_id: z.int() }),
     act: async ({ caller, params: { domain, pool_id }, fields, headers }) => {
       const changed = await edit(context, caller, domain, (reading) =>

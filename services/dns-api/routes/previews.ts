@@ -14,6 +14,7 @@ import { readHistoryOctets } from "../../store/dns/zone-history.ts";
 import { readZoneUsage } from "../../store/dns/zone-usage.ts";
 import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
+import { keepsCheck } from "../follower-json.ts";
 import { replyPreview } from "../history-json.ts";
 import {
   MOST_BATCH_SHOWN_OCTETS,
@@ -139,6 +140,6 @@ function readJson(text: string): Result<z.output<typeof batchFields>, Refusal> {
   } catch {
     return refuse({ kind: "malformed-json" });
   }
-  const cleaned = cleanFields(given, () => false);
+  const cleaned = cleanFields(given, keepsCheck);
   return cleaned.ok ? validateFields(batchFields, cleaned.value) : cleaned;
 }

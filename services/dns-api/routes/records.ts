@@ -15,7 +15,7 @@ import { recordPages } from "../../store/dns/records.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { streamInSnapshot } from "../../store/transactions.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
-import { aliasBatch, poolBatch, readFollowerBatch } from "../follower-json.ts";
+import { aliasBatch, keepsCheck, poolBatch, readFollowerBatch } from "../follower-json.ts";
 import { weightOfJson } from "../large-work.ts";
 import { readModification, readRecord, recordChanges, recordFields, recordReply, showRecord } from "../record-json.ts";
 import { atSerial, domainParam, warnings, withWarnings } from "../schemas.ts";
@@ -98,6 +98,7 @@ const editing: MakeEndpoints = (context) => [
     summary: "Create, modify and delete many records at once: all or nothing",
     params: domainParam,
     fields: batchFields,
+    keepsNull: keepsCheck,
     admit: async (caller, octets) =>
       context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
     reply: batchReply,
