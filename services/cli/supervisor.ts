@@ -36,6 +36,8 @@ interface Supervised {
   /** The last one; undefined while there was none yet. */
   child: ChildProcess | undefined;
   ready: boolean;
+  /** Whether any of them was. */
+  hasBeenReady: boolean;
   /** When the last one was told its secrets, or was to be made; as of performance.now(). */
   startedAt: number;
   /** Ends in a row without having run for long. */
@@ -54,6 +56,8 @@ interface End {
 
 const RESTART_FIRST_MS = 100;
 const RESTART_MOST_MS = 5_000;
+/** So often a service that is killed before it was ready the first time is started again: what ends by itself says why. */
+const FIRST_RESTARTS = 3;
 /** A process that ran this long before it ended is started again at once. */
 const STEADY_AFTER_MS = 10_000;
 const STOP_DEADLINE_MS = 10_000;
@@ -155,7 +159,8 @@ export class Supervisor {
 
   #startFirst(name: ServiceName): Promise<void> {
     return new Promise((resolve, reject) => {
-      const service: Supervised = { name, child: undefined, ready: false, startedAt: 0, failures: 0, restarts: 0 };
+      const states = { ready: false, hasBeenReady: false };
+      const service: Supervised = { name, child: undefined, ...states, startedAt: 0, failures: 0, restarts: 0 };
       this.#services.set(name, service);
       void this.#supervise(service, { onReady: resolve, onFailed: reject });
     });
@@ -169,10 +174,9 @@ export class Supervisor {
     for (;;) {
       service.startedAt = performance.now();
       const { code, signal, failure } = await this.#run(service, first.onReady);
-      const wasReady = service.ready;
       service.ready = false;
       if (this.#stopping) return first.onFailed(new Error("stopped"));
-      if (service.restarts === 0 && !wasReady) {
+      if (!service.hasBeenReady && (signal === null || service.restarts === FIRST_RESTARTS)) {
         return first.onFailed(new CommandRefused(`${name}: ${failure || `ended with ${signal ?? `status ${code}`}`}`));
       }
       service.failures = performance.now() - service.startedAt > STEADY_AFTER_MS ? 0 : service.failures + 1;
@@ -205,6 +209,7 @@ export class Supervisor {
         if (message.kind === "failed") failure = message.text;
         if (message.kind !== "ready") return;
         service.ready = true;
+        service.hasBeenReady = true;
         this.#addresses = { ...this.#addresses, ...message.addresses };
         for (const other of this.#children()) send(other, this.#addressMessage());
         onReady();

@@ -681,10 +681,10 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await button("Delete: qname:local.example").first().click();
     await inDialog().getByText("qname:local.example AAAA 2001:db8::80").waitFor();
     await inDialog().getByText("qname:local.example A 192.0.2.80").waitFor();
-    expect(await rowOf("qname:local.example").count()).toBe(2);
+    await expect.poll(() => rowOf("qname:local.example").count()).toBe(2);
     await inDialog().getByRole("button", { name: "Delete" }).click();
     await rowOf("qname:local.example").first().waitFor({ state: "detached" });
-    expect(await rowOf("qname:bad.example").count()).toBe(1);
+    await expect.poll(() => rowOf("qname:bad.example").count()).toBe(1);
 
     await button("Import a list").click();
     await inDialog().getByLabel("List").fill("worse.example\nnot a name..\nworst.example\n");

@@ -114,8 +114,8 @@ describe.skipIf(!hasBrowser)(`lists in the console${browserNote}`, () => {
     await page.route("**/admin/v1/instances/other/contacts?*", (route) => route.abort());
     await page.getByRole("combobox", { name: "Instance" }).selectOption("other");
     await page.getByRole("alert").waitFor();
-    expect(await people.count()).toBe(0);
-    expect(await page.getByText(`${CONTACTS} contacts`).count()).toBe(0);
+    await expect.poll(() => people.count()).toBe(0);
+    await expect.poll(() => page.getByText(`${CONTACTS} contacts`).count()).toBe(0);
     await page.unrouteAll();
     await page.getByRole("alert").getByRole("button").click();
     await page.getByText("No contacts yet").waitFor();
@@ -136,6 +136,6 @@ describe.skipIf(!hasBrowser)(`lists in the console${browserNote}`, () => {
     const both = asksFor("two words");
     await page.getByRole("searchbox").pressSequentially("words");
     await both;
-    expect(await page.getByRole("searchbox").inputValue()).toBe("two words");
+    await expect.poll(() => page.getByRole("searchbox").inputValue()).toBe("two words");
   });
 });

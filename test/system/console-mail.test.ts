@@ -228,12 +228,12 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
 
     await page.getByLabel("Subject").fill("Never saved");
     await page.getByText("Not saved yet").first().waitFor();
-    expect(await button("Start").isDisabled()).toBe(true);
-    expect(await button("Send test").isDisabled()).toBe(true);
+    await expect.poll(() => button("Start").isDisabled()).toBe(true);
+    await expect.poll(() => button("Send test").isDisabled()).toBe(true);
     await expectAccessible(page);
     await button("Discard").click();
-    expect(await page.getByLabel("Subject").inputValue()).toBe("As saved");
-    expect(await button("Send test").isDisabled()).toBe(false);
+    await expect.poll(() => page.getByLabel("Subject").inputValue()).toBe("As saved");
+    await expect.poll(() => button("Send test").isDisabled()).toBe(false);
 
     await button("Start").click();
     await dialog().getByText("As saved").waitFor();
@@ -250,7 +250,7 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     await dialog().getByText("The campaign was changed meanwhile").waitFor();
     await dialog().getByText("Of a colleague").waitFor();
     await page.keyboard.press("Escape");
-    expect(await page.getByLabel("Subject").inputValue()).toBe("Of a colleague");
+    await expect.poll(() => page.getByLabel("Subject").inputValue()).toBe("Of a colleague");
     expect((await callApi("GET", path, basic)).body).toMatchObject({ estado: "borrador" });
   });
 

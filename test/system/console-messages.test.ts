@@ -71,7 +71,7 @@ describe.skipIf(!hasBrowser)(`messages in the console${browserNote}`, () => {
     await expectAccessible(page);
     await visited.dialog().getByRole("button", { name: "Cancel", exact: true }).click();
     await visited.dialog().waitFor({ state: "detached" });
-    expect(await cancel.count()).toBe(1);
+    await expect.poll(() => cancel.count()).toBe(1);
     await cancel.click();
     await visited.dialog().getByRole("button", { name: "Cancel the message" }).click();
     await page.getByText("The message was cancelled").first().waitFor();
