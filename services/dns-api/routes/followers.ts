@@ -189,8 +189,7 @@ const changingPools: MakeEndpoints = (context) => [
     path: "/pool/:domain",
     summary: "Make a name have the addresses of those members that are well",
     params: domainParam,
-    fields: poolFields,
-    keepsNull: keepsCheck,
+    ...{ fields: poolFields, keepsNull: keepsCheck },
     reply: serialReply.extend({ pool_id: z.int() }),
     act: async ({ caller, params, fields, headers }) => {
       const changed = await edit(context, caller, params.domain, (reading) =>
@@ -206,8 +205,7 @@ const changingPools: MakeEndpoints = (context) => [
     path: "/pool/:domain/batch",
     summary: "Create, modify and delete many pools at once: all or nothing",
     params: domainParam,
-    fields: poolBatch,
-    keepsNull: keepsCheck,
+    ...{ fields: poolBatch, keepsNull: keepsCheck },
     admit: async (caller, octets) =>
       context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
     reply: batchReply,
@@ -225,8 +223,7 @@ const changingPools: MakeEndpoints = (context) => [
     path: "/pool/:domain/:pool_id",
     summary: "Modify a pool; what is absent stays",
     params: poolParam,
-    fields: poolChanges,
-    keepsNull: keepsCheck,
+    ...{ fields: poolChanges, keepsNull: keepsCheck },
     reply: serialReply.extend({ pool_id: z.int() }),
     act: async ({ caller, params: { domain, pool_id }, fields, headers }) => {
       const changed = await edit(context, caller, domain, (reading) =>
