@@ -23,8 +23,8 @@ const MOST_PER_CALLER = 2;
 /** and of callers that have a share together. */
 const MOST_PER_GROUP = 3;
 const RETRY_AFTER_SECONDS = 5;
-/** So long a beginning waits for the stream of another one to end. */
-const PATIENCE_MS = 5_000;
+/** So long a beginning waits for the stream of another one to end; never with a connection, which others then lack. */
+const PATIENCE_MS: Readonly<Record<Held, number>> = { connection: 0, memory: 5_000, page: 5_000 };
 const LOOK_MS = 50;
 
 /** How fast a client has to read. */
@@ -64,17 +64,17 @@ const streamsOfGroup = new Counts<string>();
  * A reply out of pieces. A small one is sent as one; of a large one, the rest is made as the client reads. It begins only
  * when some of it is there, so that what fails before still gives a proper refusal; until then others of the caller wait.
  * @param pieces is ended whatever becomes of the client
- * @returns undefined when there is no piece at all; refused while the caller, or all together, have too many streams, and
- * none of them ends soon
+ * @returns undefined when there is no piece at all; refused while the caller, or all together, have too many streams, and,
+ * where no connection is held, none of them ends soon
  */
 export function streamedReply(
   contentType: string,
   pieces: AsyncGenerator<string>,
   whose: StreamFor,
-  { smallCharacters = SMALL_CHARACTERS, pace = PACE, patienceMs = PATIENCE_MS } = {},
+  { smallCharacters = SMALL_CHARACTERS, pace = PACE } = {},
 ): Promise<Result<RawReply | undefined, Refusal>> {
   const { sharer, holds } = whose;
-  const begin = () => beginReply(contentType, pieces, whose, { smallCharacters, pace, patienceMs });
+  const begin = () => beginReply(contentType, pieces, whose, { smallCharacters, pace });
   return beginnings[holds].run(sharer.key, begin, sharer.group);
 }
 
@@ -82,11 +82,7 @@ async function beginReply(
   contentType: string,
   pieces: AsyncGenerator<string>,
   whose: StreamFor,
-  {
-    smallCharacters,
-    pace,
-    patienceMs,
-  }: { readonly smallCharacters: number; readonly pace: Pace; readonly patienceMs: number },
+  { smallCharacters, pace }: { readonly smallCharacters: number; readonly pace: Pace },
 ): Promise<Result<RawReply | undefined, Refusal>> {
   let begun: string | undefined;
   while (begun === undefined || begun.length <= smallCharacters) {
@@ -95,7 +91,7 @@ async function beginReply(
     begun = (begun ?? "") + piece.value;
   }
   let refusal = refusalOf(whose);
-  for (const endsAtMs = performance.now() + patienceMs; refusal && performance.now() < endsAtMs; ) {
+  for (const endsAtMs = performance.now() + PATIENCE_MS[whose.holds]; refusal && performance.now() < endsAtMs; ) {
     await sleep(LOOK_MS);
     refusal = refusalOf(whose);
   }
