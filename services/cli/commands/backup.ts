@@ -200,12 +200,8 @@ async function withEmptyDatabase<T>({ config }: CommandRuntime, use: (db: Db) =>
     config.databaseUrl === null ? await openEmbeddedPostgres({ dataDir: config.dataDir, logger }) : undefined;
   const url = server?.url ?? config.listenDatabaseUrl ?? (config.databaseUrl as string);
   const db = openDb(url, { connections: 2, name: "restore" });
-  try {
-    return await use(db);
-  } finally {
-    await db.destroy();
-    await server?.release();
-  }
+  const used = () => use(db).finally(() => db.destroy());
+  return server ? undoneAfterwards(server.release, used) : used();
 }
 
 function sum(rows: RowCounts): number {
