@@ -144,7 +144,7 @@ export class Notifier {
       if (type === TYPE.A) return formatIpv4(rdata);
       return type === TYPE.AAAA ? formatIpv6(rdata) : [];
     });
-    return addresses.filter((one) => !isForMany(one)).slice(0, MOST_ADDRESSES);
+    return addressesToTell(addresses);
   }
 
   async #addressesOf(host: string): Promise<string[]> {
@@ -152,7 +152,7 @@ export class Notifier {
     const { resolver } = this.#options;
     const found = await Promise.all([resolver.resolveA(host), resolver.resolveAaaa(host)]);
     const addresses = found.flatMap((lookup) => (lookup.kind === "found" ? lookup.records : []));
-    return addresses.filter((one) => !isForMany(one)).slice(0, MOST_ADDRESSES);
+    return addressesToTell(addresses);
   }
 
   #socketFor(host: string): NotifySocket {
@@ -174,6 +174,11 @@ function nameOf({ apex }: ZoneNews): string {
 /** Whom a notice of what zone is for, as observations name them. */
 function toldTo({ host, port }: NotifyTarget, news: ZoneNews): { readonly zone: string; readonly server: string } {
   return { zone: nameOf(news), server: `${host}:${port}` };
+}
+
+/** Of a name's addresses those that a notice goes to. */
+function addressesToTell(addresses: readonly string[]): string[] {
+  return addresses.filter((one) => !isForMany(one)).slice(0, MOST_ADDRESSES);
 }
 
 /** The address as the system writes those that answers come from. */

@@ -226,8 +226,7 @@ async function writeVersion(
 }
 
 /**
- * A version in which only signing changes. Signatures must not end because a calendar has no serial left for the
- * day.
+ * A version in which only signing changes. Signatures must not end because a calendar has no serial left for the day.
  * @param changes by how many the serial increases
  */
 export function nextVersion({ soa, ttl, serialType }: Zone, { clock }: ZoneSigner, changes = 1): ZoneChange {
