@@ -25,7 +25,7 @@ export function replyHistory(
   apex: DomainName,
   sharer: Sharer,
 ): Promise<Result<RawReply, Refusal>> {
-  return replyJson(historyPieces(entries, apex), sharer);
+  return replyJson(() => historyPieces(entries, apex), sharer);
 }
 
 /** A preview, sent piece by piece as well. */
@@ -34,11 +34,12 @@ export function replyPreview(
   sharer: Sharer,
   headers: IncomingHttpHeaders,
 ): Promise<Result<RawReply, Refusal>> {
-  return replyJson(previewPieces(preview, headers), sharer);
+  return replyJson(() => previewPieces(preview, headers), sharer);
 }
 
-async function replyJson(pieces: Iterable<string>, sharer: Sharer): Promise<Result<RawReply, Refusal>> {
-  const reply = await streamedReply("application/json", oneATurn(pieces), { sharer, holds: "memory" });
+async function replyJson(makePieces: () => Iterable<string>, sharer: Sharer): Promise<Result<RawReply, Refusal>> {
+  const makeInTurns = () => oneATurn(makePieces());
+  const reply = await streamedReply("application/json", makeInTurns, { sharer, holds: "memory" });
   // There is always a piece.
   return reply.ok ? ok(reply.value as RawReply) : reply;
 }

@@ -3,24 +3,24 @@ import { ok, type Result } from "../core/result.ts";
 import type { RawReply, Sharer } from "../platform/http/endpoint.ts";
 import { type StreamFor, streamedReply } from "../platform/http/streamed-reply.ts";
 
-/** JSON that is made as it is read. @param texts of it; one at least */
+/** JSON that is made as it is read. @param write makes texts of it; one at least */
 export async function replyJson(
-  texts: AsyncIterable<string>,
+  write: () => AsyncIterable<string>,
   sharer: Sharer,
   holds: StreamFor["holds"] = "page",
 ): Promise<Result<RawReply, Refusal>> {
-  const reply = await streamedReply("application/json", inPieces(texts), { sharer, holds });
+  const reply = await streamedReply("application/json", () => inPieces(write()), { sharer, holds });
   return reply.ok ? ok(reply.value as RawReply) : reply;
 }
 
-/** The reply `{"status":"ok","<name>":[…]}`. @param pages of items */
+/** The reply `{"status":"ok","<name>":[…]}`. @param readPages of items */
 export function replyList<T>(
   name: string,
-  pages: AsyncIterable<readonly T[]>,
+  readPages: () => AsyncIterable<readonly T[]>,
   toJson: (item: T) => unknown,
   sharer: Sharer,
 ): Promise<Result<RawReply, Refusal>> {
-  return replyJson(writeList(name, pages, toJson), sharer);
+  return replyJson(() => writeList(name, readPages(), toJson), sharer);
 }
 
 async function* writeList<T>(

@@ -60,14 +60,15 @@ const listing: MakeEndpoints = (context) => [
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
       const { scope, apex } = target.value;
-      const pieces = streamInSnapshot(context.db, async function* (snapshot) {
-        const zone = await findZone(snapshot, scope, apex);
-        if (!zone) return;
-        const followers = zone.hasFollowers ? await readAllFollowers(snapshot, zone.id) : [];
-        const derived = new Set(followers.map(({ owner }) => owner.key));
-        yield* listPieces(zone, readable(recordPages(snapshot, zone.id), caller.token), derived);
-      });
-      const reply = await streamedReply("application/json", pieces, { sharer, holds: "connection" });
+      const makePieces = () =>
+        streamInSnapshot(context.db, async function* (snapshot) {
+          const zone = await findZone(snapshot, scope, apex);
+          if (!zone) return;
+          const followers = zone.hasFollowers ? await readAllFollowers(snapshot, zone.id) : [];
+          const derived = new Set(followers.map(({ owner }) => owner.key));
+          yield* listPieces(zone, readable(recordPages(snapshot, zone.id), caller.token), derived);
+        });
+      const reply = await streamedReply("application/json", makePieces, { sharer, holds: "connection" });
       if (!reply.ok) return reply;
       return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
     },

@@ -35,11 +35,12 @@ const masterFiles: MakeEndpoints = (context) => [
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
       const { scope, apex } = target.value;
-      const pieces = streamInSnapshot(context.db, async function* (snapshot) {
-        const zone = await findZone(snapshot, scope, apex);
-        if (zone) yield* zoneFilePieces(snapshot, zone);
-      });
-      const reply = await streamedReply("text/dns", pieces, { sharer, holds: "connection" });
+      const makePieces = () =>
+        streamInSnapshot(context.db, async function* (snapshot) {
+          const zone = await findZone(snapshot, scope, apex);
+          if (zone) yield* zoneFilePieces(snapshot, zone);
+        });
+      const reply = await streamedReply("text/dns", makePieces, { sharer, holds: "connection" });
       if (!reply.ok) return reply;
       return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
     },

@@ -59,8 +59,8 @@ export const makeZoneEndpoints: MakeEndpoints = (context) => {
         domain_list: z.array(z.object({ domain: z.string(), crm_id: z.string(), reverse: z.boolean() })),
       }),
       act: async ({ caller, sharer }) => {
-        const pieces = writeDomainList(db, { scope: scopeOf(caller), token: caller.token });
-        const reply = await streamedReply("application/json", pieces, { sharer, holds: "page" });
+        const makePieces = () => writeDomainList(db, { scope: scopeOf(caller), token: caller.token });
+        const reply = await streamedReply("application/json", makePieces, { sharer, holds: "page" });
         // There is always a piece.
         return reply.ok ? ok(reply.value as RawReply) : reply;
       },

@@ -117,8 +117,9 @@ function definitionEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] 
       fields: z.object({ tipo: z.enum(["api", "normal", "bulk"]).optional(), numid: z.int().optional() }),
       reply: z.object({ status: z.literal("ok"), campanias: z.array(campaignJson) }),
       act: ({ caller, sharer, fields }) => {
-        const campaigns = streamCampaigns(db, caller.instance.id, { type: fields.tipo, numid: fields.numid });
-        return replyList("campanias", campaigns, toCampaignJson, sharer);
+        const filter = { type: fields.tipo, numid: fields.numid };
+        const readCampaigns = () => streamCampaigns(db, caller.instance.id, filter);
+        return replyList("campanias", readCampaigns, toCampaignJson, sharer);
       },
     }),
   ];

@@ -82,8 +82,13 @@ function invalidContactsEndpoint({ db }: MailServices): AnyEndpoint<MailCaller> 
     summary: "List all invalid contacts",
     reply: z.object({ status: z.literal("ok"), contactos: z.array(contactSummaryJson) }),
     act: ({ caller: { instance }, sharer }) => {
-      const contacts = streamInvalidContacts(db, instance.id);
-      return replyList("contactos", contacts, (contact) => toContactSummaryJson(contact, instance.timeZone), sharer);
+      const readContacts = () => streamInvalidContacts(db, instance.id);
+      return replyList(
+        "contactos",
+        readContacts,
+        (contact) => toContactSummaryJson(contact, instance.timeZone),
+        sharer,
+      );
     },
   });
 }
@@ -96,7 +101,7 @@ async function replyContact(
 ): Promise<Result<RawReply, Refusal>> {
   const contact = await findContact(db, instance.id, emailKey);
   if (contact === undefined) return refuse(notFound("object-unknown"));
-  return replyJson(writeContact(db, contact, instance.timeZone), sharer);
+  return replyJson(() => writeContact(db, contact, instance.timeZone), sharer);
 }
 
 async function* writeContact(db: Db, contact: Contact, timeZone: string): AsyncGenerator<string> {

@@ -88,8 +88,8 @@ function globalEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] {
       summary: "List global variables",
       reply: z.object({ status, globales: z.array(valued) }),
       act: ({ caller, sharer }) => {
-        const globals = streamGlobals(db, caller.instance.id);
-        return replyList("globales", globals, ({ name, value }) => ({ nombre: name, valor: value }), sharer);
+        const readGlobals = () => streamGlobals(db, caller.instance.id);
+        return replyList("globales", readGlobals, ({ name, value }) => ({ nombre: name, valor: value }), sharer);
       },
     }),
     endpoint({

@@ -58,8 +58,12 @@ export function batchEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
       act: async ({ caller, sharer, params }) => {
         const batch = await readBatch(params.eeid, caller.instance);
         if (!batch.ok) return batch;
-        const events = streamBatchEvents(db, caller.instance.id, batch.value.eeid);
-        return replyJson(writeBatch(batch.value, events, caller.instance.timeZone), sharer, "connection");
+        const { instance } = caller;
+        const write = () => {
+          const events = streamBatchEvents(db, instance.id, batch.value.eeid);
+          return writeBatch(batch.value, events, instance.timeZone);
+        };
+        return replyJson(write, sharer, "connection");
       },
     }),
     endpoint({

@@ -23,8 +23,8 @@ const MOST_PER_CALLER = 2;
 /** and of callers that have a share together. */
 const MOST_PER_GROUP = 3;
 const RETRY_AFTER_SECONDS = 5;
-/** So long a beginning waits for the stream of another one to end; never with a connection, which others then lack. */
-const PATIENCE_MS: Readonly<Record<Held, number>> = { connection: 0, memory: 5_000, page: 5_000 };
+/** So long a large reply waits for another's stream to end. */
+const PATIENCE_MS = 5_000;
 const LOOK_MS = 50;
 
 /** How fast a client has to read. */
@@ -63,19 +63,35 @@ const streamsOfGroup = new Counts<string>();
 /**
  * A reply out of pieces. A small one is sent as one; of a large one, the rest is made as the client reads. It begins only
  * when some of it is there, so that what fails before still gives a proper refusal; until then others of the caller wait.
- * @param pieces is ended whatever becomes of the client
- * @returns undefined when there is no piece at all; refused while the caller, or all together, have too many streams, and,
- * where no connection is held, none of them ends soon
+ * A large one that finds no place is ended, waits with nothing in hand, and is begun anew.
+ * @param makePieces what it makes is ended whatever becomes of the client
+ * @returns undefined when there is no piece at all; refused while the caller, or all together, have too many streams, and
+ * none of them ends soon
  */
-export function streamedReply(
+export async function streamedReply(
   contentType: string,
-  pieces: AsyncGenerator<string>,
+  makePieces: () => AsyncGenerator<string>,
   whose: StreamFor,
-  { smallCharacters = SMALL_CHARACTERS, pace = PACE } = {},
+  { smallCharacters = SMALL_CHARACTERS, pace = PACE, patienceMs = PATIENCE_MS } = {},
 ): Promise<Result<RawReply | undefined, Refusal>> {
   const { sharer, holds } = whose;
-  const begin = () => beginReply(contentType, pieces, whose, { smallCharacters, pace });
-  return beginnings[holds].run(sharer.key, begin, sharer.group);
+  let isLarge = false;
+  const begin = async () => {
+    const refusal = isLarge ? refusalOf(whose) : undefined;
+    return refusal ? refuse(refusal) : beginReply(contentType, makePieces(), whose, { smallCharacters, pace });
+  };
+  for (const endsAtMs = performance.now() + patienceMs; ; isLarge = true) {
+    const reply = await beginnings[holds].run(sharer.key, begin, sharer.group);
+    if (reply.ok || !(await hasPlaceBefore(endsAtMs, whose))) return reply;
+  }
+}
+
+async function hasPlaceBefore(endsAtMs: number, whose: StreamFor): Promise<boolean> {
+  do {
+    if (performance.now() >= endsAtMs) return false;
+    await sleep(LOOK_MS);
+  } while (refusalOf(whose));
+  return true;
 }
 
 async function beginReply(
@@ -90,16 +106,10 @@ async function beginReply(
     if (piece.done) return ok(begun === undefined ? undefined : new RawReply(contentType, begun));
     begun = (begun ?? "") + piece.value;
   }
-  let refusal = refusalOf(whose);
-  for (const endsAtMs = performance.now() + PATIENCE_MS[whose.holds]; refusal && performance.now() < endsAtMs; ) {
-    await sleep(LOOK_MS);
-    refusal = refusalOf(whose);
-  }
-  if (refusal) {
-    await pieces.return(undefined);
-    return refuse(refusal);
-  }
-  return ok(new RawReply(contentType, readableOf(begun, pieces, whose, pace)));
+  const refusal = refusalOf(whose);
+  if (!refusal) return ok(new RawReply(contentType, readableOf(begun, pieces, whose, pace)));
+  await pieces.return(undefined);
+  return refuse(refusal);
 }
 
 /**

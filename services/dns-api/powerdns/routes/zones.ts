@@ -81,8 +81,8 @@ const listing: MakeEndpoints = ({ db }) => [
         const isCovered = !caller.token || coversZone(caller.token.policy, apex.value);
         return ok(found && isCovered ? [showListedZone(found, withDnssec)] : []);
       }
-      const pieces = listPieces(db, caller, withDnssec);
-      const reply = await streamedReply("application/json", pieces, { sharer, holds: "memory" });
+      const makePieces = () => listPieces(db, caller, withDnssec);
+      const reply = await streamedReply("application/json", makePieces, { sharer, holds: "memory" });
       return reply.ok ? ok(reply.value ?? []) : reply;
     },
   }),
@@ -175,21 +175,22 @@ async function showWhole(
   const target = zoneTarget(caller, domain);
   if (!target.ok) return target;
   const { scope, apex } = target.value;
-  const pieces = streamInSnapshot(db, async function* (snapshot) {
-    const found = await findPowerdnsZone(snapshot, scope, apex);
-    if (!found) return;
-    const denial = found.zone.signed ? (await readSigning(snapshot, found.zone.id))?.denial : undefined;
-    const head = JSON.stringify(showZone(found, denial));
-    if (fields.rrsets === "false") return yield head;
-    let separator = `${head.slice(0, -1)},"rrsets":[`;
-    for await (const rrsets of rrsetPages(snapshot, found, { fields, token: caller.token })) {
-      if (rrsets.length === 0) continue;
-      yield separator + rrsets.map((rrset) => JSON.stringify(rrset)).join(",");
-      separator = ",";
-    }
-    yield separator === "," ? "]}" : `${separator}]}`;
-  });
-  const reply = await streamedReply("application/json", pieces, { sharer, holds: "connection" });
+  const makePieces = () =>
+    streamInSnapshot(db, async function* (snapshot) {
+      const found = await findPowerdnsZone(snapshot, scope, apex);
+      if (!found) return;
+      const denial = found.zone.signed ? (await readSigning(snapshot, found.zone.id))?.denial : undefined;
+      const head = JSON.stringify(showZone(found, denial));
+      if (fields.rrsets === "false") return yield head;
+      let separator = `${head.slice(0, -1)},"rrsets":[`;
+      for await (const rrsets of rrsetPages(snapshot, found, { fields, token: caller.token })) {
+        if (rrsets.length === 0) continue;
+        yield separator + rrsets.map((rrset) => JSON.stringify(rrset)).join(",");
+        separator = ",";
+      }
+      yield separator === "," ? "]}" : `${separator}]}`;
+    });
+  const reply = await streamedReply("application/json", makePieces, { sharer, holds: "connection" });
   if (!reply.ok) return reply;
   return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
 }

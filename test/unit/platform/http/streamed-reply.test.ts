@@ -4,27 +4,29 @@ import { describe, expect, it } from "vitest";
 import type { RawReply } from "../../../../services/platform/http/endpoint.ts";
 import { exportReply, type StreamFor, streamedReply } from "../../../../services/platform/http/streamed-reply.ts";
 
-/** Pieces, and whether they were ended. */
-function makePieces(texts: readonly string[]) {
-  const state = { ended: false };
-  async function* pieces() {
+/** What makes pieces, how often it was asked to, and whether what it made was ended. */
+function piecesOf(texts: readonly string[]) {
+  const state = { made: 0, ended: false };
+  async function* makePieces() {
+    state.made += 1;
+    state.ended = false;
     try {
       yield* texts;
     } finally {
       state.ended = true;
     }
   }
-  return { pieces: pieces(), state };
+  return { makePieces, state };
 }
 
 const A: StreamFor = { sharer: { key: "a", group: "a" }, holds: "connection" };
 
-/** Of more than two characters is large. */
-const SMALL = { smallCharacters: 2 };
+/** Of more than two characters is large; nobody waits for a place. */
+const SMALL = { smallCharacters: 2, patienceMs: 0 };
 const PACE = { leastOctets: 1, everyMs: 60_000, deadlineMs: 60_000 };
 
 async function replyOf(texts: readonly string[], whose = A): Promise<RawReply | undefined> {
-  const reply = await streamedReply("text/plain", makePieces(texts).pieces, whose, SMALL);
+  const reply = await streamedReply("text/plain", piecesOf(texts).makePieces, whose, SMALL);
   if (!reply.ok) throw new Error("refused");
   return reply.value;
 }
@@ -42,16 +44,16 @@ describe("streamedReply", () => {
   });
 
   it("ends the pieces when the client goes, even before it read anything", async () => {
-    const { pieces, state } = makePieces(["abc", "d", "e"]);
-    const reply = await streamedReply("text/plain", pieces, A, SMALL);
+    const { makePieces, state } = piecesOf(["abc", "d", "e"]);
+    const reply = await streamedReply("text/plain", makePieces, A, SMALL);
     const body = (reply.ok && reply.value?.body) as Readable;
     await new Promise((resolve) => body.once("close", resolve).destroy());
     expect(state.ended).toBe(true);
   });
 
   it("cuts off a client that reads nothing", async () => {
-    const { pieces, state } = makePieces(["abc", "d", "e"]);
-    const reply = await streamedReply("text/plain", pieces, A, { ...SMALL, pace: { ...PACE, everyMs: 20 } });
+    const { makePieces, state } = piecesOf(["abc", "d", "e"]);
+    const reply = await streamedReply("text/plain", makePieces, A, { ...SMALL, pace: { ...PACE, everyMs: 20 } });
     const body = (reply.ok && reply.value?.body) as Readable;
     const error = await new Promise((resolve) => body.once("error", resolve));
     expect(String(error)).toContain("reads no more");
@@ -59,7 +61,7 @@ describe("streamedReply", () => {
   });
 
   const trickled = (texts: readonly string[], pace: typeof PACE, everyMs: number) =>
-    streamedReply("text/plain", makePieces(texts).pieces, A, { ...SMALL, pace }).then(async (reply) => {
+    streamedReply("text/plain", piecesOf(texts).makePieces, A, { ...SMALL, pace }).then(async (reply) => {
       const body = (reply.ok && reply.value?.body) as Readable;
       let octets = 0;
       for await (const slice of body) {
@@ -90,8 +92,8 @@ describe("streamedReply", () => {
   it("refuses a caller's third stream and lets others go on, until one has ended", async () => {
     const bodies: Readable[] = [];
     for (let stream = 0; stream < 2; stream += 1) bodies.push((await replyOf(["abc", "d"]))?.body as Readable);
-    const { pieces, state } = makePieces(["abc", "d"]);
-    expect(await streamedReply("text/plain", pieces, A, SMALL)).toEqual({
+    const { makePieces, state } = piecesOf(["abc", "d"]);
+    expect(await streamedReply("text/plain", makePieces, A, SMALL)).toEqual({
       ok: false,
       error: { kind: "rate-limited", retryAfterSeconds: 5 },
     });
@@ -108,10 +110,10 @@ describe("streamedReply", () => {
     const open = async (key: string, holds: StreamFor["holds"], group = key) =>
       bodies.push((await replyOf(["abc", "d"], { sharer: { key, group }, holds }))?.body as Readable);
     for (const key of ["a", "a", "b", "b", "c", "c"]) await open(key, "connection");
-    const { pieces } = makePieces(["abc", "d"]);
+    const { makePieces } = piecesOf(["abc", "d"]);
     const refused = await streamedReply(
       "text/plain",
-      pieces,
+      makePieces,
       { sharer: { key: "d", group: "d" }, holds: "connection" },
       SMALL,
     );
@@ -121,13 +123,27 @@ describe("streamedReply", () => {
     expect(await textOf((await replyOf(["abc", "d"]))?.body)).toBe("abcd");
   });
 
+  it("holds nothing while it waits for a place, and begins anew when there is one", async () => {
+    const bodies: Readable[] = [];
+    for (let stream = 0; stream < 2; stream += 1) bodies.push((await replyOf(["abc", "d"]))?.body as Readable);
+    const { makePieces, state } = piecesOf(["abc", "d"]);
+    const waiting = streamedReply("text/plain", makePieces, A, { ...SMALL, patienceMs: 10_000 });
+    await expect.poll(() => state).toEqual({ made: 1, ended: true });
+    expect((await replyOf(["ab"]))?.body).toBe("ab");
+    await textOf(bodies.pop());
+    const reply = await waiting;
+    expect(state).toEqual({ made: 2, ended: false });
+    bodies.push((reply.ok && reply.value?.body) as Readable);
+    expect(await Promise.all(bodies.map(textOf))).toEqual(["abcd", "abcd"]);
+  });
+
   it("begins two replies of a caller at a time, and the others when these are there", async () => {
     const begun: (() => void)[] = [];
     async function* pieces() {
       await new Promise<void>((go) => begun.push(go));
       yield "ab";
     }
-    const begin = (whose: StreamFor) => streamedReply("text/plain", pieces(), whose, SMALL);
+    const begin = (whose: StreamFor) => streamedReply("text/plain", pieces, whose, SMALL);
     const replies = [begin({ ...A, sharer: { key: "b", group: "b" } }), ...Array.from({ length: 5 }, () => begin(A))];
     for (const asked of [3, 4, 5, 6]) {
       await expect.poll(() => begun.length).toBe(asked);
@@ -142,8 +158,8 @@ describe("streamedReply", () => {
     const of = (key: string, group = key): StreamFor => ({ sharer: { key, group }, holds: "connection" });
     const open = async (whose: StreamFor) => bodies.push((await replyOf(["abc", "d"], whose))?.body as Readable);
     for (const key of ["a", "b", "c"]) await open(of(key, "reseller"));
-    const { pieces } = makePieces(["abc", "d"]);
-    expect(await streamedReply("text/plain", pieces, of("d", "reseller"), SMALL)).toMatchObject({
+    const { makePieces } = piecesOf(["abc", "d"]);
+    expect(await streamedReply("text/plain", makePieces, of("d", "reseller"), SMALL)).toMatchObject({
       error: { kind: "rate-limited" },
     });
     await open(of("e"));
@@ -160,7 +176,7 @@ describe("streamedReply", () => {
       }
     }
     const pace = { ...PACE, leastOctets: 2 ** 20, everyMs: 60 };
-    const reply = await streamedReply("text/plain", pieces(), A, { ...SMALL, pace });
+    const reply = await streamedReply("text/plain", pieces, A, { ...SMALL, pace });
     expect(await textOf(reply.ok && reply.value?.body)).toBe("abcde");
   });
 
@@ -169,7 +185,7 @@ describe("streamedReply", () => {
       yield "abc";
       throw new Error("the database is away");
     }
-    const reply = await streamedReply("text/plain", pieces(), A, SMALL);
+    const reply = await streamedReply("text/plain", pieces, A, SMALL);
     await expect(textOf(reply.ok && reply.value?.body)).rejects.toThrow("away");
   });
 });
@@ -179,7 +195,7 @@ describe("exportReply", () => {
   const ended = (body: Readable) => new Promise((resolve) => body.once("close", resolve).destroy());
 
   it("is a file, whatever its length", async () => {
-    const reply = exportReply("of ñandú", () => makePieces(["a", "", "ñ"]).pieces, "a");
+    const reply = exportReply("of ñandú", piecesOf(["a", "", "ñ"]).makePieces, "a");
     expect(reply.ok && reply.value.headers).toEqual({ "Content-Disposition": 'attachment; filename="of__and_.csv"' });
     expect(await textOf(bodyOf(reply))).toBe("añ");
   });
@@ -223,7 +239,7 @@ describe("exportReply", () => {
 
   it("refuses others too while there are eight, and cuts off who does not read", async () => {
     const open = (callerKey: string) =>
-      exportReply("x", () => makePieces(["abc"]).pieces, callerKey, { ...PACE, everyMs: 50 });
+      exportReply("x", piecesOf(["abc"]).makePieces, callerKey, { ...PACE, everyMs: 50 });
     const bodies = ["a", "a", "b", "b", "c", "c", "d", "d"].map((callerKey) => bodyOf(open(callerKey)));
     expect(open("e")).toEqual({ ok: false, error: { kind: "unavailable" } });
     const errors = await Promise.all(bodies.map((body) => new Promise((resolve) => body.once("error", resolve))));
