@@ -10,7 +10,7 @@ const MACHINES = ["test/system/failover.test.ts", "test/system/systemd.test.ts"]
 export default defineConfig({
   test: {
     // Most of what these tests do is to wait for sockets, disks and clocks: more files at once than cores.
-    maxWorkers: 4,
+    maxWorkers: 6,
     // No file leaves anything behind for the next: modules are loaded once for all that a worker runs.
     isolate: false,
     sequence: { sequencer: LongestFirst },
