@@ -11,6 +11,8 @@ export default defineConfig({
   test: {
     // Most of what these tests do is to wait for sockets, disks and clocks: more files at once than cores.
     maxWorkers: 6,
+    // Helpers that collect garbage would take the cores from the other files.
+    execArgv: ["--single-threaded-gc"],
     // No file leaves anything behind for the next: modules are loaded once for all that a worker runs.
     isolate: false,
     sequence: { sequencer: LongestFirst },
