@@ -23,7 +23,7 @@ const HOSTILE = [
   "\\\\",
   "a\tb\rc\nd\r\n\x01\x7f",
   "'; drop table zones; --",
-  '"quoted" $$dollars$$ ${braces} ? ??',
+  '"quoted" $$dollars$$ \x24{braces} ? ??',
   "é ñ 鳩 🕊 \u202e \ufeff",
   "",
   "x".repeat(3_000_000),

@@ -57,12 +57,10 @@ function toVerdictJson(verdict: Verdict): z.input<typeof verdictJson> {
 
 /** Messages that are read, or fetched, and rendered at a time: each may have megabytes. */
 const MESSAGES = { atOnce: 4, perClient: 1 };
-/** More of one instance's do not wait. */
-const MOST_WAITING = 8;
-const RETRY_AFTER_SECONDS = 2;
+const WAITING_MESSAGES = { mostWaiting: 8, retryAfterSeconds: 2 };
 /** Judges are programs, and take processors: one message is judged at a time, and of an instance one more waits. */
 const JUDGEMENTS = { atOnce: 1, perClient: 1 };
-const RETRY_JUDGEMENT_SECONDS = 30;
+const WAITING_JUDGEMENTS = { mostWaiting: 1, retryAfterSeconds: 30 };
 /** Of the text part, that a preview shows. */
 const MOST_TEXT_CHARACTERS = 100_000;
 
@@ -71,12 +69,6 @@ export const makeCampaignPreviewEndpoints: MakeConsoleEndpoints = (context) => {
   const turns = new FairTurns(MESSAGES);
   return [...previews(context, turns), ...judging(context), ...testSends(context, turns)];
 };
-
-/** Does work on an instance's message when it is its turn. */
-async function inTurn<T>(turns: FairTurns, { instance }: VisibleCampaign, work: () => Promise<Result<T, Refusal>>) {
-  if (turns.waitingOf(instance.name) < MOST_WAITING) return turns.run(instance.name, work);
-  return refuse<Refusal>({ kind: "rate-limited", retryAfterSeconds: RETRY_AFTER_SECONDS });
-}
 
 function previews(context: ConsoleContext, turns: FairTurns): ConsoleEndpoint[] {
   const { db } = context;
@@ -100,7 +92,7 @@ function previews(context: ConsoleContext, turns: FairTurns): ConsoleEndpoint[] 
       act: async ({ caller, params, fields }) => {
         const found = await visibleNormalCampaign(db, caller, params);
         if (!found.ok) return found;
-        return inTurn(turns, found.value, async () => {
+        return turns.runOrRefuse(found.value.instance.name, WAITING_MESSAGES, async () => {
           const template = await makeTemplate(context, found.value);
           return template.ok ? preview(context, found.value, template.value, fields.email) : template;
         });
@@ -126,11 +118,9 @@ const judging: MakeConsoleEndpoints = (context) => {
       act: async ({ caller, params }) => {
         const found = await visibleNormalCampaign(db, caller, params);
         if (!found.ok) return found;
-        const { name } = found.value.instance;
-        if (turns.waitingOf(name) > 0) {
-          return refuse({ kind: "rate-limited", retryAfterSeconds: RETRY_JUDGEMENT_SECONDS });
-        }
-        return turns.run(name, () => judgeMessage(context, found.value));
+        return turns.runOrRefuse(found.value.instance.name, WAITING_JUDGEMENTS, () =>
+          judgeMessage(context, found.value),
+        );
       },
     }),
   ];
@@ -171,7 +161,9 @@ function testSends(context: ConsoleContext, turns: FairTurns): ConsoleEndpoint[]
         const address = validateAddress(email, { allowSmtputf8: false });
         if (!address.ok) return refuse(unacceptable("email-invalid", { reason: address.error }));
         const by = { login: caller.login, clientAddress };
-        return inTurn(turns, found.value, () => sendTest(context, found.value, address.value, by));
+        return turns.runOrRefuse(found.value.instance.name, WAITING_MESSAGES, () =>
+          sendTest(context, found.value, address.value, by),
+        );
       },
     }),
   ];

@@ -12,7 +12,7 @@ import {
 } from "../../store/dns/followers.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import type { DnsApiContext } from "../context.ts";
-import { FairTurns } from "./fair-turns.ts";
+import { LeastServedTurns } from "./least-served-turns.ts";
 
 /** Notices hasten the work of others; a look makes sure. */
 const POLL_MS = 1_000;
@@ -51,7 +51,7 @@ export interface ZoneDeriverOptions {
 /** Derives the followers that are due, zone by zone, some zones beside each other. */
 export class ZoneDeriver {
   readonly #options: ZoneDeriverOptions;
-  readonly #turns = new FairTurns(MOST_TURNS, () => performance.now());
+  readonly #turns = new LeastServedTurns(MOST_TURNS, () => performance.now());
   readonly #underWay = new Map<number, Promise<void>>();
   readonly #work: RepeatedWork;
   #waiting: ZoneDue[] = [];

@@ -157,13 +157,17 @@ export class AuthorisedResponder {
     // RFC 5936 §4.2, RFC 8484 §4.2; the pipeline defers these only because they are signed.
     if ((transport === TRANSPORT.UDP && request.serial === undefined) || transport === TRANSPORT.HTTPS)
       return RCODE.REFUSED;
-    if (isDatabaseAway() || !this.#mayLookUp(request, asker)) return this.#grantOfServed(request, asker);
+    const served = this.#grantOfServed(request, asker);
+    // Of a zone that is answered only whoever may transfer it costs a look-up; of other names a few: whether one is
+    // suspended, new or none of ours, only the database knows.
+    const isToAsk = served === RCODE.SERVFAIL ? this.#takeLookUp() : typeof served !== "number";
+    if (isDatabaseAway() || !isToAsk) return served;
     const zone = await findTransferableZone(db, apexOf(request));
     if (!zone || !isInScope(zone.resellerId)) return RCODE.NOTAUTH;
     const resellerId = zone.published ? grantorOf(asker, request, zone.resellerId) : undefined;
     if (resellerId === undefined) return RCODE.REFUSED;
     // What is not answered, or as it was, is not handed on as it is.
-    return isLeftOut(zone.id) ? this.#grantOfServed(request, asker) : { resellerId, zone };
+    return isLeftOut(zone.id) ? served : { resellerId, zone };
   }
 
   /** As `#grant`, for what the zone database has, without its history: nobody else can be asked. */
@@ -176,15 +180,9 @@ export class AuthorisedResponder {
     return resellerId === undefined ? RCODE.REFUSED : { resellerId, zone: undefined };
   }
 
-  /**
-   * Whether the database is asked. Of a zone that is answered only whoever may transfer it costs a look-up; of other
-   * names a few: whether one is suspended, new or none of ours, only the database knows.
-   */
-  #mayLookUp(request: TransferRequest, asker: Asker): boolean {
-    const { writer, nowSeconds } = this.#options;
-    const served = writer.publishedZone(apexOf(request));
-    if (served !== 0) return grantorOf(asker, request, writer.resellerOf(served)) !== undefined;
-    const second = nowSeconds();
+  /** @returns whether one is left in this second */
+  #takeLookUp(): boolean {
+    const second = this.#options.nowSeconds();
     if (second !== this.#lookUps.second) this.#lookUps = { second, left: LOOK_UPS_A_SECOND };
     this.#lookUps.left -= 1;
     return this.#lookUps.left >= 0;

@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
-import { FairTurns } from "../../../services/dns-api/follow/fair-turns.ts";
+import { LeastServedTurns } from "../../../services/dns-api/follow/least-served-turns.ts";
 
 let now = 0;
-const turns = () => new FairTurns({ ofCompany: 2, ofReseller: 3 }, () => now);
+const turns = () => new LeastServedTurns({ ofCompany: 2, ofReseller: 3 }, () => now);
 /** Companies below 10 have a reseller each, the others one together. */
 const whose = (company: number | null) => ({ company, reseller: (company ?? 0) < 10 ? `r${company}` : "many" });
 const waiting = (...companies: (number | null)[]) =>
   companies.map((company, sinceMs) => ({ ...whose(company), sinceMs }));
 
-async function spend(of: FairTurns, company: number, ms: number): Promise<void> {
+async function spend(of: LeastServedTurns, company: number, ms: number): Promise<void> {
   await of.run(whose(company), async () => {
     now += ms;
   });

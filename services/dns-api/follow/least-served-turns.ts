@@ -28,7 +28,7 @@ export interface MostTurns {
  * least time lately, and of it the company's that did, of those that have less than so many turns under way. So who has much
  * to do waits for itself, however many companies it is made of.
  */
-export class FairTurns {
+export class LeastServedTurns {
   readonly #most: MostTurns;
   readonly #nowMs: () => number;
   /** By reseller, and by company. */
