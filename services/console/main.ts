@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { ContentScanner } from "../operations/mail/content-scan.ts";
 import { guardPolicy } from "../platform/config/guard-policy.ts";
-import { listenHttp } from "../platform/http/listen.ts";
+import { listenHttp, UPLOAD_TIMEOUTS } from "../platform/http/listen.ts";
 import { makePublicLook } from "../platform/lookups/authoritative-lookup.ts";
 import { packageFolder } from "../platform/package-folder.ts";
 import type { StartService } from "../platform/service.ts";
@@ -24,7 +24,7 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe,
     openLook: await makePublicLook({ config }),
   };
   const pages = await WebFiles.load(join(packageFolder, "dist/console-web"));
-  const listener = await listenHttp(makeConsoleApp(context, pages), config.listen.console);
+  const listener = await listenHttp(makeConsoleApp(context, pages), config.listen.console, UPLOAD_TIMEOUTS);
   const maintenance = startMaintenance(context);
   const upkeep = config.domainCheck === "off" ? undefined : startDomainUpkeep(context, context.openLook);
   const { acmeDirectory } = config;

@@ -71,6 +71,7 @@ export const PROBLEMS = {
   "campaign-of-the-api": "conflict",
   "campaign-changed": "conflict",
   "campaign-started": "conflict",
+  "message-changed": "conflict",
   "campaign-not-written": "conflict",
   "campaign-not-under-way": "conflict",
   "campaign-not-paused": "conflict",

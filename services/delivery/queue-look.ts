@@ -40,6 +40,8 @@ export class QueueLook {
   readonly failures: unknown[] = [];
   /** More can be had at once by another look. */
   goesOn = false;
+  /** An instance gave all that was asked of it, and has more. */
+  leavesSome = false;
   /** There was no room for an instance that has nothing under way and may have mail. */
   isKeptOut = false;
   readonly backOffs: KnownBackOffs;
@@ -94,7 +96,8 @@ export class QueueLook {
   }
 
   #take(ask: Ask, result: LeaseResult, { barred, before }: BarredLots): AskResult {
-    const { instanceId, partitions, lots } = result;
+    const { instanceId, partitions, lots, hasMore } = result;
+    this.leavesSome ||= hasMore && partitions.length >= ask.share;
     for (const partition of partitions) {
       const lot = lotOf(partition.destination, partition.pool);
       this.#room.set(lot, (this.#room.get(lot) ?? this.request.partitionsPerDestination) - 1);

@@ -45,14 +45,14 @@ const RARE_POLL_MS = 2_000;
 const AFTER_FAILURE_MS = 1_000;
 /**
  * Looks begin this far apart: when much arrives at once, one look takes for many notices. Mail that comes while nothing
- * else does is looked for at once.
+ * else does is looked for at once, and mail that a look has left for want of lanes when many are free.
  */
 const BETWEEN_LOOKS_MS = 40;
 /** Where instances are spread over machines, looks begin at most so far apart while few lanes are free. */
 const MOST_BETWEEN_LOOKS_MS = 160;
 /** With so many that are free, or will be when a look ends, many lanes are: a part of `lanes`. */
 const MANY_FREE = 1 / 2;
-const FEW_MS = 10;
+const FEW_MS = 5;
 /** Workers that died and are remembered. */
 const MOST_DEAD = 1_000;
 /** Of all instances, where one machine has them all. */
@@ -76,6 +76,8 @@ export class DeliveryWorker {
   readonly #turns: QueueTurns;
   /** The last look left something behind, for want of a lane or of room at a destination. */
   #wasShort = false;
+  /** The last look left mail of which there is more than it could take. */
+  #leftSome = false;
   /** An instance had its share of the lanes when the last look began, and may have more mail. */
   #wasFull = false;
   /** Lanes that ended during the last look. */
@@ -166,11 +168,13 @@ export class DeliveryWorker {
 
   /** Until the next look may begin. Where each instance costs statements of its own, it is to have many lanes to fill. */
   async #rest(lookedAtMs: number): Promise<void> {
-    const restMs = lookedAtMs + BETWEEN_LOOKS_MS - performance.now();
-    if (restMs > 0) await sleep(restMs);
-    while (this.#isSpread && !this.#stopping && !this.#hasManyFree) {
-      if (performance.now() >= lookedAtMs + MOST_BETWEEN_LOOKS_MS) return;
-      await sleep(FEW_MS);
+    const leastMs = this.#leftSome && !this.#isSpread ? 0 : BETWEEN_LOOKS_MS;
+    const mostMs = this.#isSpread ? MOST_BETWEEN_LOOKS_MS : BETWEEN_LOOKS_MS;
+    for (;;) {
+      const restedMs = performance.now() - lookedAtMs;
+      if (restedMs >= mostMs || (restedMs >= leastMs && this.#hasManyFree)) return;
+      await sleep(Math.min(FEW_MS, mostMs - restedMs));
+      if (this.#stopping) return;
     }
   }
 
@@ -195,6 +199,7 @@ export class DeliveryWorker {
       partitionsPerDestination: Math.min(PARTITIONS_AT_ONCE, policy.groups.default.connections),
       unfinished: [...this.#lanes.partitions(), ...this.#writer.unreleased.keys()],
     });
+    this.#leftSome = look.leavesSome;
     this.#tell(look);
     this.#lanes.limit(free, look.isKeptOut ? busy : NO_INSTANCES);
     if (look.taken.length === 0) {

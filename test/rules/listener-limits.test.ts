@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { DEFAULT_TCP_LIMITS } from "../../services/dns-server/listeners/listen-tcp.ts";
-import { HTTP_TIMEOUTS } from "../../services/platform/http/listen.ts";
+import { HTTP_TIMEOUTS, UPLOAD_TIMEOUTS } from "../../services/platform/http/listen.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import { SMTP_LIMITS } from "../../services/platform/smtp/limits.ts";
 
@@ -29,6 +29,7 @@ test.each([
       "",
     ],
   ],
+  ["HTTP:", ["", "", "", `in the console ${minutes(UPLOAD_TIMEOUTS.requestMs)}`, "", ""]],
   ["HTTP:", ["", "", "", `nothing is taken ${seconds(HTTP_TIMEOUTS.unreadMs)}`, "", ""]],
   [
     "SMTP:",

@@ -137,7 +137,7 @@ async function addSend(
   const body = url === undefined ? { html: changes.html ?? "<p>XYZNOMBREXYZ</p>" } : { url };
   const message = { sender: `news@${DOMAIN}`, senderName: "", subject: "Hi", body };
   const audience = { groups: changes.groups ?? ["all"], filters: changes.filters ?? [] };
-  await saveCampaignMessage(db, { instanceId: of, numid }, { ...message, ...audience }, "ana");
+  await saveCampaignMessage(db, { instanceId: of, numid }, { ...message, ...audience }, { login: "ana" });
   return numid;
 }
 
@@ -195,7 +195,7 @@ describe("gathering a campaign's recipients", () => {
     let due = (await claimDueCampaign(db))!;
     expect(await claimDueCampaign(db)).toBeUndefined();
     // Written anew while it is being prepared: what was prepared is not sent.
-    await saveCampaignMessage(db, { instanceId, numid }, due, "ana");
+    await saveCampaignMessage(db, { instanceId, numid }, due, { login: "ana" });
     const outdated = { audience: [], senderDomain: DOMAIN, now: new Date() };
     const before = campaignTemplate(due, due, { subject: "before", html: "before" });
     expect(await beginCampaign(db, due, { ...outdated, template: before })).toEqual(ok(false));
@@ -291,7 +291,12 @@ describe("gathering a campaign's recipients", () => {
     const claims = () => db("campaign_sends").where({ campaign_numid: numid }).pluck("claimed_until");
     await eventually(claims, ([claim]) => claim !== null);
     const send = (await sendOf(numid))!;
-    await saveCampaignMessage(db, { instanceId, numid }, { ...send, groups: ["nobody"], filters: [] }, "ana");
+    await saveCampaignMessage(
+      db,
+      { instanceId, numid },
+      { ...send, groups: ["nobody"], filters: [] },
+      { login: "ana" },
+    );
     await blocker.commit();
     const ended = await eventually(
       () => sendOf(numid),

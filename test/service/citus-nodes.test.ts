@@ -156,7 +156,7 @@ async function scheduleCampaignOf(instanceId: number, email: string): Promise<nu
     .first("domain")
     .then((row) => row.domain)}`;
   const message = { sender, senderName: "", subject: "Hi", body: { html: "<p>Hi</p>" }, groups: ["all"], filters: [] };
-  await saveCampaignMessage(db, { instanceId, numid }, message, "ana");
+  await saveCampaignMessage(db, { instanceId, numid }, message, { login: "ana" });
   await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
   return numid;
 }

@@ -219,6 +219,18 @@ describe("a campaign of type normal", () => {
     await ana("POST", `/campaigns/${numid}/cancel`);
   });
 
+  test("is not written over what somebody else has written since it was looked at", async () => {
+    const numid = await addNormal("written by two");
+    const write = (asunto: string, seen?: string) =>
+      ana("PUT", `/campaigns/${numid}/message`, { ...MESSAGE, asunto, modificado: seen });
+    const { modificado: seen } = (await write("seen")).body;
+    const { modificado: now } = (await write("of a colleague", seen)).body;
+    expect(await write("late", seen)).toMatchObject({ status: 409, body: { code: "message-changed" } });
+    expect((await ana("GET", `/campaigns/${numid}`)).body).toMatchObject({ asunto: "of a colleague", modificado: now });
+    expect((await write("late, knowing it", now)).status).toBe(200);
+    expect((await write("whatever is there")).status).toBe(200);
+  });
+
   test("starts at its time, not before", async () => {
     const numid = await addNormal("later");
     await addContacts("late", ["late@example.net"]);

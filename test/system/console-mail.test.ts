@@ -213,6 +213,16 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     await context.close();
   });
 
+  it("closes a dialog when the reader goes back to a page of the same kind", async () => {
+    await open("/campaigns");
+    await page.evaluate("history.pushState(null, '', '?search=none')");
+    await button("Create campaign").first().click();
+    await dialog().getByLabel("Name").fill("Of this page");
+    await page.goBack();
+    await dialog().waitFor({ state: "detached" });
+    await button("Create campaign").first().waitFor();
+  });
+
   it("starts and tries what the page shows: saved, and as nobody has changed it since", async () => {
     await open("/campaigns");
     await button("Create campaign").first().click();
@@ -252,6 +262,17 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     await page.keyboard.press("Escape");
     await expect.poll(() => page.getByLabel("Subject").inputValue()).toBe("Of a colleague");
     expect((await callApi("GET", path, basic)).body).toMatchObject({ estado: "borrador" });
+
+    await page.getByLabel("Subject").fill("Written meanwhile");
+    const again = { ...colleagues, remitente, asunto: "Of a colleague again" };
+    expect((await callApi("PUT", `${path}/message`, basic, again)).status).toBe(200);
+    await button("Save").click();
+    await page.getByText("Somebody else has saved this message meanwhile").waitFor();
+    expect(await page.getByLabel("Subject").inputValue()).toBe("Written meanwhile");
+    expect((await callApi("GET", path, basic)).body).toMatchObject({ asunto: "Of a colleague again" });
+    await button("Save").click();
+    await expectToast(page, "Saved");
+    expect((await callApi("GET", path, basic)).body).toMatchObject({ asunto: "Written meanwhile" });
   });
 
   it("shows what came of it: bounces by reason and by destination, over time", async () => {

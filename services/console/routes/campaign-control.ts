@@ -18,6 +18,7 @@ import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
 import {
+  asSeen,
   campaignJson,
   campaignParams,
   toCampaignJson,
@@ -89,10 +90,7 @@ function startEndpoint({ db, clock }: ConsoleContext): ConsoleEndpoint {
         .datetime({ offset: true, error: "moment-form" })
         .optional()
         .meta({ description: "at most a day past, which is at once; absent: at once" }),
-      modificado: z.iso
-        .datetime({ error: "moment-form" })
-        .optional()
-        .meta({ description: "as the campaign had it when it was looked at: refused when it was changed meanwhile" }),
+      modificado: asSeen,
     }),
     change: {
       action: "campaign.start",
@@ -106,8 +104,7 @@ function startEndpoint({ db, clock }: ConsoleContext): ConsoleEndpoint {
         if (fault) return fault;
         if (send === undefined) return problem("campaign-not-written");
         if (send.groups.length + send.filters.length === 0) return missingField("grupos");
-        const asOf = modificado === undefined ? undefined : new Date(modificado);
-        const start = { at: at === undefined ? null : new Date(at), login: caller.login, asOf };
+        const start = { at: at === undefined ? null : new Date(at), login: caller.login, asOf: modificado };
         if (await scheduleCampaign(db, campaign, start)) return undefined;
         return problem(["draft", "scheduled"].includes(send.state) ? "campaign-changed" : "campaign-started");
       }),

@@ -49,6 +49,13 @@ export const campaignJson = z.object({
     .meta({ description: "when its message or its state last changed; null: nothing is written" }),
 });
 
+/** For who wants to change what is as it was seen, and nothing else. */
+export const asSeen = z.iso
+  .datetime({ error: "moment-form" })
+  .transform((moment) => new Date(moment))
+  .optional()
+  .meta({ description: "modificado as it was when the campaign was looked at: refused when it was changed meanwhile" });
+
 /** Path parameters of one campaign. */
 export const campaignParams = z.object({
   name: z.string(),

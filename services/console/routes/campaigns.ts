@@ -22,6 +22,7 @@ import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
 import { pageLimit, searchText } from "../schemas.ts";
 import {
+  asSeen,
   campaignJson,
   campaignParams,
   toCampaignJson,
@@ -41,6 +42,7 @@ const message = z.object({
   url: z.string().max(2_000).optional().meta({ description: "in place of html: fetched at the start" }),
   grupos: z.array(z.string()).max(MOST_GROUPS).default([]),
   filtros: z.array(z.int()).max(MOST_GROUPS).default([]),
+  modificado: asSeen,
 });
 type MessageFields = z.output<typeof message>;
 
@@ -112,15 +114,14 @@ const writing: MakeConsoleEndpoints = (context) => {
         const { instance, campaign } = found.value;
         const written = await readMessage(context, found.value, fields);
         if (!written.ok) return written;
-        const saved = await saveCampaignMessage(
-          db,
-          { instanceId: instance.id, numid: campaign.numid },
-          written.value,
-          caller.login,
-        );
-        if (!saved) return refuse(problem("campaign-started"));
-        const sends = await listCampaignSends(db, instance.id, [campaign.numid]);
-        return ok(toCampaignJson(campaign, sends.get(campaign.numid)));
+        const saved = await saveCampaignMessage(db, { instanceId: instance.id, numid: campaign.numid }, written.value, {
+          login: caller.login,
+          asOf: fields.modificado,
+        });
+        const send = (await listCampaignSends(db, instance.id, [campaign.numid])).get(campaign.numid);
+        if (saved) return ok(toCampaignJson(campaign, send));
+        const isWritable = send && ["draft", "scheduled"].includes(send.state);
+        return refuse(problem(isWritable ? "message-changed" : "campaign-started"));
       },
     }),
   ];

@@ -73,13 +73,14 @@ export async function listCampaignSends(
 /**
  * Writes what a campaign sends: anew, or over what it was while it has not been started. A start that is being prepared
  * is prepared again.
- * @returns false when it was
+ * @param by.asOf what its `modifiedAt`, to the millisecond, is to be still; absent: whatever it is
+ * @returns false when it was started already, or changed meanwhile
  */
 export async function saveCampaignMessage(
   db: Db,
   campaign: { readonly instanceId: number; readonly numid: number },
   message: CampaignMessage,
-  login: string,
+  by: { readonly login: string; readonly asOf?: Date | undefined },
 ): Promise<boolean> {
   const rows = await queryRows(
     db,
@@ -90,7 +91,7 @@ export async function saveCampaignMessage(
      set sender = excluded.sender, sender_name = excluded.sender_name, subject = excluded.subject, html = excluded.html,
        url = excluded.url, groups = excluded.groups, filters = excluded.filters, claimed_until = null,
        modified_at = excluded.modified_at
-     where s.eeid is null and s.state in ('draft', 'scheduled')
+     where s.eeid is null and s.state in ('draft', 'scheduled') and ${isAsOf("s.modified_at", "$11")}
      returning 1`,
     [
       campaign.numid,
@@ -102,10 +103,16 @@ export async function saveCampaignMessage(
       "url" in message.body ? message.body.url : null,
       message.groups,
       message.filters,
-      login,
+      by.login,
+      by.asOf ?? null,
     ],
   );
   return rows.length > 0;
+}
+
+/** Whether a moment is one that somebody saw to the millisecond, or has seen none. */
+function isAsOf(moment: string, seen: string): string {
+  return `(${seen}::timestamptz is null or ${moment} >= ${seen} and ${moment} < ${seen}::timestamptz + interval '1 millisecond')`;
 }
 
 /**
@@ -124,7 +131,7 @@ export async function scheduleCampaign(
        paused_at = null, pause_reason = null, claimed_until = null, modified_at = clock.at
      from (select now() as at) as clock
      where instance_id = $4 and campaign_numid = $3 and eeid is null and state in ('draft', 'scheduled')
-       and ($5::timestamptz is null or modified_at >= $5 and modified_at < $5::timestamptz + interval '1 millisecond')
+       and ${isAsOf("modified_at", "$5")}
      returning 1`,
     [start.at, start.login, campaign.numid, campaign.instanceId, start.asOf ?? null],
   );

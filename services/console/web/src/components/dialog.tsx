@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useId, useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
 import { type Form, type FormValues, useForm } from "../form.ts";
 import type { Answer } from "../http.ts";
 import { texts } from "../texts.ts";
@@ -15,7 +15,10 @@ interface DialogProps {
   readonly wide?: boolean;
 }
 
-/** A window over the page; it is open while it is drawn. Esc closes it, and the focus goes back to where it was. */
+/**
+ * A window over the page; it is open while it is drawn. Esc closes it, and the focus goes back to where it was; so do the
+ * browser's back and forward, as another page is not what it is about.
+ */
 export function Dialog({ title, onClose, children, wide }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const titleId = useId();
@@ -26,6 +29,10 @@ export function Dialog({ title, onClose, children, wide }: DialogProps) {
     // Only a closed dialog gives the focus back: the page behind an open one takes none.
     return () => dialog?.close();
   }, []);
+  useEffect(() => {
+    addEventListener("popstate", onClose);
+    return () => removeEventListener("popstate", onClose);
+  }, [onClose]);
   // Before the dialog closes, not with its `close` event, which comes after the focus is back: a button that is pressed
   // in between would open what is closed the next moment. A file chooser's `cancel` comes by here too.
   const closeOnEsc = (event: Event) => event.target === element.current && onClose();

@@ -8,7 +8,7 @@ import { request } from "../../http.ts";
 import { keptDraft, useKeptDraft } from "../../kept-drafts.ts";
 import { texts } from "../../texts.ts";
 import { instancePath } from "../addresses.ts";
-import type { CampaignWithHtml } from "./campaign.ts";
+import type { Campaign, CampaignWithHtml } from "./campaign.ts";
 import { Recipients } from "./recipients.tsx";
 
 interface MessageFormProps {
@@ -24,6 +24,12 @@ interface Written {
   readonly message: ReturnType<typeof messageOf>;
   readonly groups: readonly string[];
   readonly filters: readonly number[];
+}
+
+/** What is written, and what it is a change of. */
+interface Draft extends Written {
+  /** When that was changed last; null: whatever is there gives way. */
+  readonly modified: string | null;
 }
 
 /** What a campaign sends, and to whom, until it is started. */
@@ -83,19 +89,28 @@ export function MessageForm(props: MessageFormProps) {
 /** What is being written: as it is stored, or as it was left unsaved. */
 function useWriting({ instance, campaign, saved }: MessageFormProps) {
   const draftKey = `campaign ${instance} ${campaign.numid}`;
-  const left = keptDraft<Written>(draftKey);
+  const left = keptDraft<Draft>(draftKey);
   const [stored, setStored] = useState(writtenIn(campaign));
   const [restored, setRestored] = useState(left !== undefined);
+  const [modified, setModified] = useState(left === undefined ? campaign.modificado : left.modified);
   const [groups, setGroups] = useState(left?.groups ?? stored.groups);
   const [filters, setFilters] = useState(left?.filters ?? stored.filters);
   const form = useForm(
     left?.message ?? stored.message,
-    ({ source, html, url, ...head }) =>
-      request("PUT", instancePath(instance, "campaigns", campaign.numid, "message"), {
-        body: { ...head, ...(source === "html" ? { html } : { url }), grupos: groups, filtros: filters },
-      }),
-    (_answer, message) => {
+    async ({ source, html, url, ...head }) => {
+      const seen = modified === null ? {} : { modificado: modified };
+      const body = { ...head, ...(source === "html" ? { html } : { url }), grupos: groups, filtros: filters, ...seen };
+      const path = instancePath(instance, "campaigns", campaign.numid, "message");
+      const answer = await request<Campaign>("PUT", path, { body });
+      if (!answer.ok && answer.error.code === "message-changed") {
+        setModified(null);
+        saved();
+      }
+      return answer;
+    },
+    ({ modificado }, message) => {
       setStored({ message, groups, filters });
+      setModified(modificado);
       setRestored(false);
       showToast(texts().shell.saved);
       saved();
@@ -104,8 +119,10 @@ function useWriting({ instance, campaign, saved }: MessageFormProps) {
   const message = form.values;
   const written = useMemo<Written>(() => ({ message, groups, filters }), [message, groups, filters]);
   const unsaved = JSON.stringify(written) !== JSON.stringify(stored);
-  useKeptDraft(draftKey, unsaved ? written : undefined);
+  const draft = useMemo<Draft>(() => ({ ...written, modified }), [written, modified]);
+  useKeptDraft(draftKey, unsaved ? draft : undefined);
   const show = (shown: Written) => {
+    setModified(campaign.modificado);
     form.set(shown.message);
     setGroups(shown.groups);
     setFilters(shown.filters);

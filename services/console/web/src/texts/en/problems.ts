@@ -86,6 +86,8 @@ export const problems = {
     "filter-exists": "There is a filter of this name already. Choose another name.",
     "campaign-of-the-api": "A campaign of type {type} is sent by programs, not from here.",
     "campaign-changed": "The campaign was changed meanwhile. Look at what it sends now, and to whom.",
+    "message-changed":
+      "Somebody else has saved this message meanwhile. Discard shows theirs; saving again puts yours in its place.",
     "campaign-started": "The campaign was started already. Reload the page to see how it goes.",
     "campaign-not-written": "The message is not written yet. Write it and save it first.",
     "campaign-not-under-way": "The campaign is not under way. Reload the page to see how it stands.",

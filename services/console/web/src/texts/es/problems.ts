@@ -85,6 +85,8 @@ export const problems: Texts["problems"] = {
     "filter-exists": "Ya hay un filtro con este nombre. Elija otro.",
     "campaign-of-the-api": "Una campaña de tipo {type} la envían programas, no se envía desde aquí.",
     "campaign-changed": "La campaña cambió entretanto. Mire qué envía ahora, y a quién.",
+    "message-changed":
+      "Otra persona guardó este mensaje entretanto. Descartar muestra el suyo; guardar otra vez pone el de usted en su lugar.",
     "campaign-started": "La campaña ya se inició. Recargue la página para ver cómo va.",
     "campaign-not-written": "El mensaje todavía no está escrito. Escríbalo y guárdelo primero.",
     "campaign-not-under-way": "La campaña no está en curso. Recargue la página para ver cómo está.",
