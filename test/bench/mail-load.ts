@@ -19,24 +19,63 @@ export interface BatchResult {
   readonly deliveredPerSecond: number;
 }
 
+/** What became of messages that came over so many connections, messages a second. */
+export interface SubmissionResult {
+  readonly connections: number;
+  /** Until the last one was accepted and durable. */
+  readonly acceptedPerSecond: number;
+  /** Until the sink had the last one. */
+  readonly deliveredPerSecond: number;
+}
+
 const CONTACTS_PER_CALL = 10_000;
 const LARGEST_CALLS = { contacts: 50_000, clients: 2 };
 
 /** About 10 KB, personalised, with a link on each line. */
 export const BATCH_HTML = `<html><body><p>Dear XYZNOMBREXYZ</p>${"<p>Lorem ipsum dolor sit amet, <a href='http://example.org/x'>consectetur</a>.</p>\n".repeat(125)}</body></html>`;
 
-/** From the first call of `send_many_inline` to the last message that the sink took. */
-export async function measureBatch(db: Db, api: string, sender: Sender, recipients: number): Promise<BatchResult> {
+/**
+ * From the first call of `send_many_inline` to the last message that the sink took.
+ * @param from number of the first recipient: none of them is a contact yet
+ */
+export async function measureBatch(
+  db: Db,
+  api: string,
+  sender: Sender,
+  { from, recipients }: { readonly from: number; readonly recipients: number },
+): Promise<BatchResult> {
   const startedAt = performance.now();
   let callMs = 0;
   for (let first = 0; first < recipients; first += CONTACTS_PER_CALL) {
-    const answeredMs = await sendMany(api, sender, { first, count: Math.min(CONTACTS_PER_CALL, recipients - first) });
-    callMs = Math.max(callMs, answeredMs);
+    const count = Math.min(CONTACTS_PER_CALL, recipients - first);
+    callMs = Math.max(callMs, await sendMany(api, sender, { first: from + first, count }));
   }
-  const left = async () => Number((await db("deliveries").where({ state: "queued" }).count())[0]?.count);
-  for (let queued = await left(); queued > 0; queued = await left()) await sleep(queued > 2_000 ? 500 : 50);
+  await untilDelivered(db);
   const deliveredPerSecond = report("API call to the last message accepted by the sink", recipients, startedAt);
   return { callMs, deliveredPerSecond };
+}
+
+async function untilDelivered(db: Db): Promise<void> {
+  const left = async () => Number((await db("deliveries").where({ state: "queued" }).count())[0]?.count);
+  for (let queued = await left(); queued > 0; queued = await left()) await sleep(queued > 2_000 ? 500 : 50);
+}
+
+/** Submission with AUTH, from the first message to the last one that the sink took. */
+export async function measureSubmission(
+  db: Db,
+  submission: string,
+  sender: Sender,
+  load: { readonly messages: number; readonly connections: number },
+): Promise<SubmissionResult> {
+  const startedAt = performance.now();
+  const acceptedPerSecond = await submit(submission, sender, load);
+  await untilDelivered(db);
+  const what = `submission with AUTH by ${load.connections} connections, delivered`;
+  return {
+    connections: load.connections,
+    acceptedPerSecond,
+    deliveredPerSecond: report(what, load.messages, startedAt),
+  };
 }
 
 /** Calls of 50,000 contacts by two clients, until the last is answered: what was accepted is durable then. @returns seconds */
@@ -82,7 +121,7 @@ async function sendMany(
 }
 
 /** Submission with AUTH over so many connections. @returns messages accepted a second */
-export async function measureSubmission(
+export async function submit(
   address: string,
   { instance, campaign, domain }: Sender,
   { messages, connections }: { readonly messages: number; readonly connections: number },
@@ -109,7 +148,7 @@ export async function measureSubmission(
     connection.quit();
   };
   await Promise.all(Array.from({ length: connections }, client));
-  return report("submission with AUTH, accepted and committed", messages, startedAt);
+  return report(`submission with AUTH by ${connections} connections, accepted and committed`, messages, startedAt);
 }
 
 /** @returns how many a second */

@@ -5,19 +5,13 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-
-/** What Postfix with OpenDKIM made of the same traffic. */
-export interface PostfixResult {
-  /** From the first message in to the last one that the sink had, messages a second. */
-  readonly relayedPerSecond: number;
-  /** Until the last message was accepted and durable, messages a second. */
-  readonly acceptedPerSecond: number;
-}
+import type { SubmissionResult } from "./mail-load.ts";
 
 export interface PostfixLoad {
   readonly messages: number;
   readonly sizeOctets: number;
-  readonly connections: number;
+  /** One after another. */
+  readonly connections: readonly number[];
   readonly sinkPort: number;
   readonly domain: string;
   freePort(): Promise<number>;
@@ -37,22 +31,28 @@ export function whyNoPostfix(): string | undefined {
 
 /**
  * Runs a Postfix of our own (its configuration, queue and data below a temporary folder) that signs through OpenDKIM
- * with RSA-2048 and relays to the sink, and loads it with `smtp-source`.
+ * with RSA-2048 and relays to the sink, and loads it with `smtp-source`, once before it counts.
  */
-export async function measurePostfix(load: PostfixLoad): Promise<PostfixResult> {
+export async function measurePostfix(load: PostfixLoad): Promise<SubmissionResult[]> {
   const folder = mkdtempSync(join(tmpdir(), "palomar-bench-postfix-"));
   spawnSync("chmod", ["755", folder]);
   const milter = await startOpendkim(folder, load);
   const port = await load.freePort();
   const config = await startPostfix(folder, { ...load, port, milterPort: milter.port });
   try {
-    const startedAt = performance.now();
-    runLoad(load, port);
-    const acceptedAt = performance.now();
-    while (queuedIn(join(folder, "queue")) > 0) await sleep(20);
-    const relayedAt = performance.now();
-    const perSecond = (until: number) => (load.messages * 1000) / (until - startedAt);
-    return { relayedPerSecond: perSecond(relayedAt), acceptedPerSecond: perSecond(acceptedAt) };
+    const measureLoad = async (connections: number): Promise<SubmissionResult> => {
+      const startedAt = performance.now();
+      runLoad({ ...load, connections }, port);
+      const acceptedAt = performance.now();
+      while (queuedIn(join(folder, "queue")) > 0) await sleep(20);
+      const perSecond = (until: number) => (load.messages * 1000) / (until - startedAt);
+      const deliveredPerSecond = perSecond(performance.now());
+      return { connections, acceptedPerSecond: perSecond(acceptedAt), deliveredPerSecond };
+    };
+    await measureLoad(load.connections[0]!);
+    const results: SubmissionResult[] = [];
+    for (const connections of load.connections) results.push(await measureLoad(connections));
+    return results;
   } finally {
     run("postfix", ["-c", config, "stop"]);
     milter.child.kill();
@@ -61,7 +61,10 @@ export async function measurePostfix(load: PostfixLoad): Promise<PostfixResult> 
   }
 }
 
-function runLoad({ messages, sizeOctets, connections, domain }: PostfixLoad, port: number): void {
+function runLoad(
+  { messages, sizeOctets, connections, domain }: Omit<PostfixLoad, "connections"> & { readonly connections: number },
+  port: number,
+): void {
   run("smtp-source", [
     ...["-s", String(connections), "-m", String(messages), "-l", String(sizeOctets)],
     ...["-d", "-N", "-f", `info@${domain}`, "-t", "r@d.example.net", `127.0.0.1:${port}`],

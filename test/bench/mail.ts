@@ -4,7 +4,8 @@
  * then what a message costs with 1,000 and with 1,000,000 recipients queued. Every message has 10 KB, is DKIM-signed (RSA-2048), personalised where it is a template,
  * and stored with its events in PostgreSQL with fsync on; each service runs in a process of its own, as in production. The sink is Postfix's `smtp-sink`.
  * Postfix with OpenDKIM relays as many messages of that size in the same run, where both are installed: figures are
- * this machine's, the ratios are what counts. The last line is JSON, for a history.
+ * this machine's, the ratios are what counts. Before what counts, as much goes through all programs that they run as after
+ * days; the first call of a process that has just started is told by itself. The last line is JSON, for a history.
  * `--only calls`: a million recipients (or as many as are given) in calls of 50,000, to new contacts and to known ones, and
  * nothing is delivered.
  * `--rounds n`: how often messages without limits and with them are compared.
@@ -45,10 +46,13 @@ import {
   measureCalls,
   measureSubmission,
   type Sender,
+  type SubmissionResult,
+  submit,
 } from "./mail-load.ts";
-import { measurePostfix, type PostfixResult, whyNoPostfix } from "./mail-postfix.ts";
+import { measurePostfix, whyNoPostfix } from "./mail-postfix.ts";
 import { type ProcessorTime, reportProcessorTime } from "./mail-processor-time.ts";
 import { measureQueue, type QueueCost, type QueueLoad } from "./mail-queue.ts";
+import { bestDelivered } from "./page/results.ts";
 
 const SERVICES: Readonly<Record<string, StartService>> = {
   "mail-api": startMailApi,
@@ -74,9 +78,12 @@ const { positionals, values: options } = parseArgs({
   },
 });
 const RECIPIENTS = Number(positionals[0] ?? 20_000) || 20_000;
-const SUBMISSION_MESSAGES = Number(options.messages ?? Math.round(RECIPIENTS / 4));
+const SUBMISSION_MESSAGES = Number(options.messages ?? Math.round(RECIPIENTS / 2));
+/** Of a round that sending limits are measured by. */
+const LIMITS_MESSAGES = Math.round(SUBMISSION_MESSAGES / 4);
 const QUEUED = Number(options.queued);
-const CONNECTIONS = 20;
+/** Of programs that submit at the same time. */
+const CONNECTIONS = [20, 100];
 const MESSAGE_OCTETS = 10_240;
 const SECRET = "the secret of the benchmark";
 const KEY_RING = KeyRing.ofSecret(SECRET);
@@ -136,7 +143,7 @@ async function measure(): Promise<void> {
           domain: DOMAIN,
           freePort,
         })
-      : undefined;
+      : [];
   if (obstacle !== undefined) print(`no comparison: ${obstacle}`);
   const processes = new Map<string, ChildProcess>();
   const postmaster = options.database === undefined ? postmasterOf(folder) : undefined;
@@ -172,6 +179,27 @@ async function measure(): Promise<void> {
   const when = async <T>(part: string, messages: number, measurePart: () => Promise<T>): Promise<T | undefined> =>
     isWanted(part) ? reportProcessorTime(part, { measured, messages }, measurePart) : undefined;
 
+  const compareBatch = async (api: string, sender: Sender): Promise<PalomarResult["batch"]> => {
+    if (!isWanted("batch")) return undefined;
+    const first = await measureBatch(db, api, sender, { from: 0, recipients: RECIPIENTS });
+    const later = { from: RECIPIENTS, recipients: RECIPIENTS };
+    const batch = await when("batch", RECIPIENTS, () => measureBatch(db, api, sender, later));
+    return batch && { ...batch, firstCallMs: first.callMs };
+  };
+
+  const compareSubmission = async (submission: string, sender: Sender): Promise<readonly SubmissionResult[]> => {
+    if (!isWanted("submission")) return [];
+    const [connections] = CONNECTIONS;
+    await measureSubmission(db, submission, sender, { messages: RECIPIENTS, connections: connections! });
+    const results: SubmissionResult[] = [];
+    for (const connections of CONNECTIONS) {
+      const load = { messages: SUBMISSION_MESSAGES, connections };
+      const measureThese = () => measureSubmission(db, submission, sender, load);
+      results.push((await when("submission", SUBMISSION_MESSAGES, measureThese))!);
+    }
+    return results;
+  };
+
   /** A worker of its own for each length of the queue. */
   const compareQueues = async () => {
     const costs: QueueCost[] = [];
@@ -197,7 +225,7 @@ async function measure(): Promise<void> {
     const { id } = (await findInstanceByName(db, "limited"))!;
     const parts = new Map(["submission", "PostgreSQL"].map((name) => [name, measured.get(name)!]));
     const rounds = options.rounds === undefined ? {} : { rounds: Number(options.rounds) };
-    return measureLimits(db, id, { measured: parts, messages: SUBMISSION_MESSAGES, ...rounds }, (kind) =>
+    return measureLimits(db, id, { measured: parts, messages: LIMITS_MESSAGES, ...rounds }, (kind) =>
       submitFor(senders[kind]),
     );
   };
@@ -216,21 +244,17 @@ async function measure(): Promise<void> {
       return;
     }
     await run("delivery");
-    const batch = await when("batch", RECIPIENTS, () => measureBatch(db, mail_api, sender, RECIPIENTS));
+    const batch = await compareBatch(mail_api, sender);
     const many = { instances: Number(options.instances), recipients: Number(options.each), html: BATCH_HTML };
     const manyPerSecond = await when("instances", many.instances * many.recipients, () => measureInstances(db, many));
-    const { submission } = await run("submission");
-    const load = { messages: SUBMISSION_MESSAGES, connections: CONNECTIONS };
-    const submittedPerSecond = await when("submission", SUBMISSION_MESSAGES, () =>
-      measureSubmission(submission, sender, load),
-    );
+    const { submission: listener } = await run("submission");
+    const submission = await compareSubmission(listener, sender);
     for (const name of ["mail-api", "delivery"]) await stop(name);
-    const limits = isWanted("limits")
-      ? await compareLimits((from) => measureSubmission(submission, from, load), sender)
-      : undefined;
+    const load = { messages: LIMITS_MESSAGES, connections: CONNECTIONS[0]! };
+    const limits = isWanted("limits") ? await compareLimits((from) => submit(listener, from, load), sender) : undefined;
     await stop("submission");
     const queue = isWanted("queue") ? await compareQueues() : undefined;
-    printComparison({ ...batch, manyPerSecond, submittedPerSecond, limits, queue }, postfix);
+    printComparison({ batch, manyPerSecond, submission, limits, queue }, postfix);
   } finally {
     for (const name of [...processes.keys()]) await stop(name);
     sink.stop();
@@ -272,26 +296,27 @@ async function queueLoad(db: Db): Promise<QueueLoad> {
   return { instanceId, campaignNumid, senderDomain: DOMAIN, template };
 }
 
-interface PalomarResult extends Partial<BatchResult> {
+interface PalomarResult {
+  /** With the slowest call of a process that has just started. */
+  readonly batch: (BatchResult & { readonly firstCallMs: number }) | undefined;
   /** Messages of a thousand instances. */
   readonly manyPerSecond: number | undefined;
-  readonly submittedPerSecond: number | undefined;
+  readonly submission: readonly SubmissionResult[];
   readonly limits: readonly LimitsCost[] | undefined;
   readonly queue: readonly QueueCost[] | undefined;
 }
 
-function printComparison(palomar: PalomarResult, postfix: PostfixResult | undefined): void {
-  const ratioOf = (ours: number | undefined, theirs: number) => (ours === undefined ? undefined : ours / theirs);
-  const ratios = postfix && {
-    delivery: ratioOf(palomar.deliveredPerSecond, postfix.relayedPerSecond),
-    submission: ratioOf(palomar.submittedPerSecond, postfix.acceptedPerSecond),
+function printComparison(palomar: PalomarResult, postfix: readonly SubmissionResult[]): void {
+  const line = (what: string, ours: number | undefined, theirs: number | undefined) => {
+    const ratio = ours && theirs && ours / theirs;
+    print(`| ${what} | ${ours?.toFixed(0) ?? ""} | ${theirs?.toFixed(0) ?? ""} | ${ratio?.toFixed(2) ?? ""} |`);
   };
-  if (postfix && ratios) {
-    const line = (what: string, ours: number | undefined, theirs: number, ratio: number | undefined) =>
-      print(`| ${what} | ${ours?.toFixed(0) ?? ""} | ${theirs.toFixed(0)} | ${ratio?.toFixed(2) ?? ""} |`);
-    print("| messages a second | Palomar | Postfix with OpenDKIM | ratio |\n|---|---|---|---|");
-    line("batch to the sink; relayed", palomar.deliveredPerSecond, postfix.relayedPerSecond, ratios.delivery);
-    line("submission; accepted", palomar.submittedPerSecond, postfix.acceptedPerSecond, ratios.submission);
+  print("| messages a second | Palomar | Postfix with OpenDKIM | ratio |\n|---|---|---|---|");
+  line("batch to the sink; best relayed", palomar.batch?.deliveredPerSecond, bestDelivered(postfix));
+  for (const [index, connections] of CONNECTIONS.entries()) {
+    const [ours, theirs] = [palomar.submission[index], postfix[index]];
+    line(`submission by ${connections}; accepted`, ours?.acceptedPerSecond, theirs?.acceptedPerSecond);
+    line(`submission by ${connections}; delivered`, ours?.deliveredPerSecond, theirs?.deliveredPerSecond);
   }
   for (const { process, withoutMs, addedMs, chanceMs } of palomar.limits ?? []) {
     const share = (ms: number) => `${ms.toFixed(3)} ms (${((100 * ms) / withoutMs).toFixed(1)} %)`;
@@ -305,7 +330,7 @@ function printComparison(palomar: PalomarResult, postfix: PostfixResult | undefi
     for (const { queued, workerMs, postgresMs, workerMiB } of palomar.queue)
       print(`| ${queued} | ${workerMs.toFixed(2)} | ${postgresMs.toFixed(2)} | ${workerMiB.toFixed(0)} |`);
   }
-  print(JSON.stringify({ bench: "mail", recipients: RECIPIENTS, palomar, postfix, ratios }));
+  print(JSON.stringify({ bench: "mail", recipients: RECIPIENTS, palomar, postfix }));
 }
 
 async function startSink(): Promise<{ port: number; pid: number; stop(): void }> {

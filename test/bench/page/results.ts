@@ -1,5 +1,6 @@
 import type { ChangeResult } from "../dns-changes.ts";
 import type { Row, ThreadsResult } from "../dns-report.ts";
+import type { BatchResult, SubmissionResult } from "../mail-load.ts";
 
 /** What each benchmark prints as its last line, in JSON. */
 export interface Results {
@@ -22,12 +23,12 @@ export interface Results {
   readonly mail: {
     readonly recipients: number;
     readonly palomar: {
-      readonly callMs?: number;
-      readonly deliveredPerSecond?: number;
-      readonly submittedPerSecond?: number;
+      readonly batch?: BatchResult & { readonly firstCallMs: number };
+      readonly submission: readonly SubmissionResult[];
       readonly queue?: readonly { readonly queued: number; readonly workerMs: number; readonly postgresMs: number }[];
     };
-    readonly postfix?: { readonly relayedPerSecond: number; readonly acceptedPerSecond: number };
+    /** Empty where it did not run. */
+    readonly postfix: readonly SubmissionResult[];
   };
   readonly tracking: {
     readonly clicksPerSecond: number;
@@ -43,6 +44,11 @@ export interface Results {
     readonly queries: readonly Query[];
   };
   readonly explorer: { readonly deliveries: number; readonly p95Ms: number; readonly searches: readonly Query[] };
+}
+
+/** What a program delivers at its best, messages a second; undefined where it did not run. */
+export function bestDelivered(results: readonly SubmissionResult[]): number | undefined {
+  return results.length === 0 ? undefined : Math.max(...results.map(({ deliveredPerSecond }) => deliveredPerSecond));
 }
 
 interface Query {
