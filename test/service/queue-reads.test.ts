@@ -192,13 +192,14 @@ describe.skipIf(inject("citusWorkers").length > 0)("delivery's connections (a Ci
       const db = openDb(database.url, { ...options, connections: 1, name: "delivery", byIndex: true });
       const rows = await queryRows(
         db,
-        "select current_setting('enable_seqscan') as scan, current_setting('jit') as jit",
+        `select current_setting('enable_seqscan') as scan, current_setting('jit') as jit,
+           current_setting('enable_material') as material`,
       );
       await db.destroy();
       return rows;
     };
-    expect(await settingsOf({ pooled: false })).toEqual([{ scan: "off", jit: "off" }]);
-    expect(await settingsOf({ pooled: true })).toMatchObject([{ scan: "on" }]);
+    expect(await settingsOf({ pooled: false })).toEqual([{ scan: "off", jit: "off", material: "off" }]);
+    expect(await settingsOf({ pooled: true })).toMatchObject([{ scan: "on", material: "on" }]);
   });
 });
 

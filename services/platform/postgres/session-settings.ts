@@ -9,9 +9,13 @@
  */
 export const READ_BACK = "set datestyle = 'ISO, MDY'; set timezone = 'UTC'; set standard_conforming_strings = on";
 
-/** For sessions that are ours alone: in transaction mode a pooler would leave these to others. */
+/**
+ * For sessions that are ours alone: in transaction mode a pooler would leave these to others. An instance that came after
+ * the last statistics is taken for a row or none: what it has would be kept and gone through for each row of what it is
+ * joined with (`enable_material`), where hashes and indexes serve whatever there is.
+ */
 export const OWN_SESSION = `set default_transaction_isolation = 'read committed'; set intervalstyle = 'postgres';
-  set bytea_output = 'hex'; set extra_float_digits = 1`;
+  set bytea_output = 'hex'; set extra_float_digits = 1; set enable_material = off`;
 
 /** A plan that has to read a table whole after all is then so dear that PostgreSQL would compile it: hence `jit`. */
 export const BY_INDEX = "set enable_seqscan = off; set jit = off";

@@ -112,7 +112,9 @@ export async function groupBounces(
   const key =
     by === "reason"
       ? "coalesce(events.detail ->> 'reason', 'undefined')"
-      : "lower(split_part(coalesce(contacts.email_key, events.email, ''), '@', 2))";
+      : `lower(split_part(coalesce(
+           (select email_key from contacts where contacts.instance_id = $1 and contacts.id = events.contact_id),
+           events.email, ''), '@', 2))`;
   const values = new StatementValues(instanceId, from, until);
   const events: SelectedEvents =
     campaignNumid === undefined
@@ -122,7 +124,7 @@ export async function groupBounces(
     db,
     `select ${key} as key, (count(*) filter (where kind = ${hard}))::int as hard,
        (count(*) filter (where kind = ${soft}))::int as soft
-     from ${events.tables} left join contacts on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
+     from ${events.tables}
      where ${events.condition} and events.kind in (${hard}, ${soft}) and events.at >= $2 and events.at < $3
      group by 1 order by count(*) desc, 1 limit ${MOST_GROUPS}`,
     values.all,

@@ -127,10 +127,9 @@ export function streamBatchEvents(db: Db, instanceId: number, eeid: string): Asy
       `declare batch_events no scroll cursor for
        select email, kind, at, machine from (
          select addressed.*, first_value(at) over own as first_at, first_value(id) over own as first_id from (
-           select coalesce(contacts.email, events.email) as email, events.kind, events.at, events.machine, events.id
-           from events left join contacts
-             on contacts.instance_id = $2 and contacts.id = events.contact_id
-           where events.eeid = $1 and events.instance_id = $2
+           select coalesce((select contacts.email from contacts where contacts.instance_id = $2 and contacts.id = events.contact_id),
+             email) as email, kind, at, machine, id
+           from events where eeid = $1 and instance_id = $2
          ) as addressed window own as (partition by email order by at, id)
        ) as told order by first_at, first_id, at, id`,
       [eeid, instanceId],
