@@ -386,7 +386,7 @@ export const SENTENCES = {
   "campaign-of-the-api": "a campaign of type {type} is sent by the mail API",
   "campaign-changed": "the campaign was changed meanwhile: look at it again",
   "campaign-started": "the campaign was started already",
-  "message-changed": "the message was changed meanwhile: look at it again",
+  "message-changed": "the message, or whether it is to start, was changed meanwhile: look at it again",
   "campaign-not-written": "the message is not written yet",
   "campaign-not-under-way": "it is not under way",
   "campaign-not-paused": "it is not paused",

@@ -188,6 +188,7 @@ export class DeliveryWorker {
     const room = shaping.room();
     this.#wasFull = [...busy.values()].some((count) => count >= partitionsPerInstance);
     this.#wasShort = limit === 0 || [...room.values()].includes(0);
+    this.#leftSome = false;
     const mark = this.#leases.mark();
     const look = await this.#turns.look({
       workerId: this.#id,

@@ -10,7 +10,7 @@ import { ok, type Result } from "../core/result.ts";
 import type { ZonePreview } from "../operations/dns/zone-preview.ts";
 import type { RawReply, Sharer } from "../platform/http/endpoint.ts";
 import { tellWarnings } from "../platform/http/problem.ts";
-import { streamedReply } from "../platform/http/streamed-reply.ts";
+import { type StreamFor, streamedReply } from "../platform/http/streamed-reply.ts";
 import type { HistoryEntry, JournalFollower } from "../store/dns/zone-history.ts";
 import { showRecord } from "./record-json.ts";
 
@@ -39,7 +39,9 @@ export function replyPreview(
 
 async function replyJson(makePieces: () => Iterable<string>, sharer: Sharer): Promise<Result<RawReply, Refusal>> {
   const makeInTurns = () => oneATurn(makePieces());
-  const reply = await streamedReply("application/json", makeInTurns, { sharer, holds: "memory" });
+  // The difference is in memory, and holds a place of large work: others would wait with it.
+  const whose: StreamFor = { sharer, holds: "memory" };
+  const reply = await streamedReply("application/json", makeInTurns, whose, { patienceMs: 0 });
   // There is always a piece.
   return reply.ok ? ok(reply.value as RawReply) : reply;
 }

@@ -4,8 +4,8 @@
  * then what a message costs with 1,000 and with 1,000,000 recipients queued. Every message has 10 KB, is DKIM-signed (RSA-2048), personalised where it is a template,
  * and stored with its events in PostgreSQL with fsync on; each service runs in a process of its own, as in production. The sink is Postfix's `smtp-sink`.
  * Postfix with OpenDKIM relays as many messages of that size in the same run, where both are installed: figures are
- * this machine's, the ratios are what counts. Before what counts, as much goes through all programs that they run as after
- * days; the first call of a process that has just started is told by itself. The last line is JSON, for a history.
+ * this machine's, the ratios are what counts. All programs carry some thousand messages before what counts, as code of Node
+ * is compiled while it runs; the first call of a new process is told by itself. The last line is JSON, for a history.
  * `--only calls`: a million recipients (or as many as are given) in calls of 50,000, to new contacts and to known ones, and
  * nothing is delivered.
  * `--rounds n`: how often messages without limits and with them are compared.

@@ -29,7 +29,7 @@ test.each([
       "",
     ],
   ],
-  ["HTTP:", ["", "", "", `in the console ${minutes(UPLOAD_TIMEOUTS.requestMs)}`, "", ""]],
+  ["HTTP:", ["", "", "", `lists that the console imports ${minutes(UPLOAD_TIMEOUTS.requestMs)}`, "", ""]],
   ["HTTP:", ["", "", "", `nothing is taken ${seconds(HTTP_TIMEOUTS.unreadMs)}`, "", ""]],
   [
     "SMTP:",

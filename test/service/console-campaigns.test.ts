@@ -221,9 +221,10 @@ describe("a campaign of type normal", () => {
 
   test("is not written over what somebody else has written since it was looked at", async () => {
     const numid = await addNormal("written by two");
-    const write = (asunto: string, seen?: string) =>
+    const write = (asunto: string, seen?: string | null) =>
       ana("PUT", `/campaigns/${numid}/message`, { ...MESSAGE, asunto, modificado: seen });
-    const { modificado: seen } = (await write("seen")).body;
+    const { modificado: seen } = (await write("seen", null)).body;
+    expect(await write("at the same time", null)).toMatchObject({ status: 409, body: { code: "message-changed" } });
     const { modificado: now } = (await write("of a colleague", seen)).body;
     expect(await write("late", seen)).toMatchObject({ status: 409, body: { code: "message-changed" } });
     expect((await ana("GET", `/campaigns/${numid}`)).body).toMatchObject({ asunto: "of a colleague", modificado: now });

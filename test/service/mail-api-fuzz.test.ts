@@ -149,6 +149,12 @@ test("a body above the limit is 413, whatever it holds", async () => {
   await small.stop();
 });
 
+test("what only reads has no large body, which would take a place of large requests", async () => {
+  const read = (octets: number) => api.north.call("GET", "/v1/campania", `{}${" ".repeat(octets)}`);
+  expect((await read(60_000)).status).toBe(200);
+  expect((await read(70_000)).status).toBe(413);
+});
+
 test("a key that asks too often has to wait", async () => {
   const limited = await startMailApi({ PALOMAR_LIMIT_LOOPBACK: "true", PALOMAR_API_REQUESTS_PER_SECOND: "3" });
   // More than the limit lets through in as many seconds as they may take on a busy machine.

@@ -267,10 +267,12 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     const again = { ...colleagues, remitente, asunto: "Of a colleague again" };
     expect((await callApi("PUT", `${path}/message`, basic, again)).status).toBe(200);
     await button("Save").click();
-    await page.getByText("Somebody else has saved this message meanwhile").waitFor();
+    const told = page.getByText("Somebody else has saved this message meanwhile");
+    await told.waitFor();
     expect(await page.getByLabel("Subject").inputValue()).toBe("Written meanwhile");
     expect((await callApi("GET", path, basic)).body).toMatchObject({ asunto: "Of a colleague again" });
     await button("Save").click();
+    await told.waitFor({ state: "detached" });
     await expectToast(page, "Saved");
     expect((await callApi("GET", path, basic)).body).toMatchObject({ asunto: "Written meanwhile" });
   });

@@ -90,7 +90,7 @@ function startEndpoint({ db, clock }: ConsoleContext): ConsoleEndpoint {
         .datetime({ offset: true, error: "moment-form" })
         .optional()
         .meta({ description: "at most a day past, which is at once; absent: at once" }),
-      modificado: asSeen,
+      modificado: asSeen.optional(),
     }),
     change: {
       action: "campaign.start",

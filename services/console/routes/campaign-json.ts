@@ -51,9 +51,8 @@ export const campaignJson = z.object({
 
 /** For who wants to change what is as it was seen, and nothing else. */
 export const asSeen = z.iso
-  .datetime({ error: "moment-form" })
+  .datetime({ offset: true, error: "moment-form" })
   .transform((moment) => new Date(moment))
-  .optional()
   .meta({ description: "modificado as it was when the campaign was looked at: refused when it was changed meanwhile" });
 
 /** Path parameters of one campaign. */

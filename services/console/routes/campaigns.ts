@@ -42,7 +42,7 @@ const message = z.object({
   url: z.string().max(2_000).optional().meta({ description: "in place of html: fetched at the start" }),
   grupos: z.array(z.string()).max(MOST_GROUPS).default([]),
   filtros: z.array(z.int()).max(MOST_GROUPS).default([]),
-  modificado: asSeen,
+  modificado: asSeen.nullish(),
 });
 type MessageFields = z.output<typeof message>;
 

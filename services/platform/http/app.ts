@@ -16,6 +16,7 @@ import { PROBLEM_TYPE, problemOf, wantsProblems } from "./problem.ts";
 import { readBody, unreadBody } from "./request-body.ts";
 import { requestIdOf } from "./request-id.ts";
 import { Routes } from "./routes.ts";
+import { readInTime } from "./slow-bodies.ts";
 import { traceRequest } from "./trace-request.ts";
 
 /** Operations, and how they are spoken to. */
@@ -155,6 +156,13 @@ async function observeRequest(ctx: Context, next: Next, observe: Observe): Promi
 
 /** What a stranger may send. */
 const OPEN_BODY_OCTETS = 16 * 1024;
+/** With what changes nothing: more would be read, and carried out, in the places of large requests. */
+const READING_BODY_OCTETS = 64 * 1024;
+
+function mostOctetsOf({ open, method }: Pick<AnyEndpoint<never>, "open" | "method">, limitOctets: number): number {
+  if (open) return Math.min(limitOctets, OPEN_BODY_OCTETS);
+  return method === "GET" ? Math.min(limitOctets, READING_BODY_OCTETS) : limitOctets;
+}
 
 function makeRunner<Caller>(options: AppOptions<Caller>) {
   const { dialect, limits = noLimits, guesses, bodyLimitOctets } = options;
@@ -181,8 +189,9 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
       if (!caller.ok) return caller;
       const barred = declared.authorise?.(caller.value);
       if (barred) return refuse(barred);
-      const mostOctets = declared.open ? Math.min(bodyLimitOctets, OPEN_BODY_OCTETS) : bodyLimitOctets;
-      const read = async () => (declared.input === "stream" ? unreadBody(ctx.req) : readBody(ctx.req, mostOctets));
+      const mostOctets = mostOctetsOf(declared, bodyLimitOctets);
+      const readWhole = () => readInTime(ctx.req, () => readBody(ctx.req, mostOctets));
+      const read = async () => (declared.input === "stream" ? unreadBody(ctx.req) : readWhole());
       const key = declared.open ? addressOf(ctx.req) : dialect.callerKey(caller.value);
       const group = declared.open ? key : (dialect.groupKey?.(caller.value) ?? key);
       const sharer = { key, group };

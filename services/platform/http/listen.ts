@@ -34,7 +34,7 @@ export interface HttpTimeouts {
   readonly checkEveryMs: number;
 }
 
-/** The time-outs in force on every listener that takes no files. */
+/** The time-outs in force, but for files that people upload. */
 export const HTTP_TIMEOUTS: HttpTimeouts = {
   requestMs: 60_000,
   headersMs: 20_000,
@@ -43,7 +43,7 @@ export const HTTP_TIMEOUTS: HttpTimeouts = {
   checkEveryMs: 5_000,
 };
 
-/** The same where people upload files: 256 MiB take a quarter of an hour at 2.4 Mbit a second. */
+/** Those of a listener that takes such files: 256 MiB take a quarter of an hour at 2.4 Mbit a second. */
 export const UPLOAD_TIMEOUTS: HttpTimeouts = { ...HTTP_TIMEOUTS, requestMs: 900_000 };
 
 /** What a listener over HTTPS shows: its own certificate, and those of hosts that have one. */

@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import { HTTP_TIMEOUTS } from "./listen.ts";
 
 /** Looked at so often, while there are any. */
 const LOOK_EVERY_MS = 1_000;
@@ -55,10 +56,27 @@ export class SlowBodies {
     slow.sort((one, other) => one.rate - other.rate);
     for (const { reading } of slow.slice(0, Math.max(0, this.#needed() - leaving))) {
       reading.isEnded = true;
-      // As Node does of requests that take too long: whoever listens for "clientError" answers.
-      const error = Object.assign(new Error("the body comes too slowly"), { code: "ERR_HTTP_REQUEST_TIMEOUT" });
-      reading.request.socket.emit("error", error);
+      endAsTooSlow(reading.request);
     }
+  }
+}
+
+/** As Node does of requests that take too long: whoever listens for "clientError" answers. */
+function endAsTooSlow({ socket }: IncomingMessage): void {
+  socket.emit("error", Object.assign(new Error("the body comes too slowly"), { code: "ERR_HTTP_REQUEST_TIMEOUT" }));
+}
+
+/** Reads a body that is no file: also where the listener gives files more time, it has that of all requests. */
+export async function readInTime<T>(
+  request: IncomingMessage,
+  read: () => Promise<T>,
+  mostMs = HTTP_TIMEOUTS.requestMs,
+): Promise<T> {
+  const timer = setTimeout(() => endAsTooSlow(request), mostMs).unref();
+  try {
+    return await read();
+  } finally {
+    clearTimeout(timer);
   }
 }
 

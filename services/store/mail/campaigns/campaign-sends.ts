@@ -73,14 +73,15 @@ export async function listCampaignSends(
 /**
  * Writes what a campaign sends: anew, or over what it was while it has not been started. A start that is being prepared
  * is prepared again.
- * @param by.asOf what its `modifiedAt`, to the millisecond, is to be still; absent: whatever it is
+ * @param by.asOf what its `modifiedAt`, to the millisecond, is to be still; null: nothing is written yet; absent: whatever
+ *   there is
  * @returns false when it was started already, or changed meanwhile
  */
 export async function saveCampaignMessage(
   db: Db,
   campaign: { readonly instanceId: number; readonly numid: number },
   message: CampaignMessage,
-  by: { readonly login: string; readonly asOf?: Date | undefined },
+  by: { readonly login: string; readonly asOf?: Date | null | undefined },
 ): Promise<boolean> {
   const rows = await queryRows(
     db,
@@ -91,7 +92,7 @@ export async function saveCampaignMessage(
      set sender = excluded.sender, sender_name = excluded.sender_name, subject = excluded.subject, html = excluded.html,
        url = excluded.url, groups = excluded.groups, filters = excluded.filters, claimed_until = null,
        modified_at = excluded.modified_at
-     where s.eeid is null and s.state in ('draft', 'scheduled') and ${isAsOf("s.modified_at", "$11")}
+     where s.eeid is null and s.state in ('draft', 'scheduled') and not $12::boolean and ${isAsOf("s.modified_at", "$11")}
      returning 1`,
     [
       campaign.numid,
@@ -105,6 +106,7 @@ export async function saveCampaignMessage(
       message.filters,
       by.login,
       by.asOf ?? null,
+      by.asOf === null,
     ],
   );
   return rows.length > 0;

@@ -7,8 +7,9 @@ import { expect, test } from "vitest";
 import { ok } from "../../../../services/core/result.ts";
 import { HeavyRequests } from "../../../../services/platform/http/heavy-requests.ts";
 import { LastCallers } from "../../../../services/platform/http/last-callers.ts";
-import { listenHttp } from "../../../../services/platform/http/listen.ts";
+import { listenHttp, UPLOAD_TIMEOUTS } from "../../../../services/platform/http/listen.ts";
 import { readBody } from "../../../../services/platform/http/request-body.ts";
+import { readInTime } from "../../../../services/platform/http/slow-bodies.ts";
 
 const LARGE = { "content-length": "1000000" };
 const requestOf = (headers: Record<string, string>) => ({ headers }) as unknown as IncomingMessage;
@@ -158,3 +159,20 @@ test("a body that comes slowly is ended when another client needs its place, and
     await listener.close(0);
   }
 }, 20_000);
+
+test("a body that is no file has its time also where files have more", async () => {
+  const app = Object.assign(new Koa(), { silent: true });
+  app.use(async (ctx) => {
+    const { ok: isRead } = await readInTime(ctx.req, () => readBody(ctx.req, 1_000), 200);
+    ctx.status = isRead ? 200 : 400;
+  });
+  const listener = (await listenHttp(app, [{ host: "127.0.0.1", port: 0 }], UPLOAD_TIMEOUTS))!;
+  const ask = async (octets: string) => {
+    const socket = connect(Number(new URL(listener.url).port), "127.0.0.1").setEncoding("latin1");
+    socket.write(`POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n${octets}`);
+    return String((await once(socket, "data"))[0]).split("\r\n")[0];
+  };
+  expect(await ask("0123456789")).toBe("HTTP/1.1 200 OK");
+  expect(await ask("012")).toBe("HTTP/1.1 408 Request Timeout");
+  await listener.close(0);
+});

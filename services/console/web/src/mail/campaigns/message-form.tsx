@@ -28,7 +28,7 @@ interface Written {
 
 /** What is written, and what it is a change of. */
 interface Draft extends Written {
-  /** When that was changed last; null: whatever is there gives way. */
+  /** When that was changed last, as far as its writer was told; null: nothing was written. */
   readonly modified: string | null;
 }
 
@@ -93,17 +93,19 @@ function useWriting({ instance, campaign, saved }: MessageFormProps) {
   const [stored, setStored] = useState(writtenIn(campaign));
   const [restored, setRestored] = useState(left !== undefined);
   const [modified, setModified] = useState(left === undefined ? campaign.modificado : left.modified);
+  const [toTell, setToTell] = useState(false);
   const [groups, setGroups] = useState(left?.groups ?? stored.groups);
   const [filters, setFilters] = useState(left?.filters ?? stored.filters);
   const form = useForm(
     left?.message ?? stored.message,
     async ({ source, html, url, ...head }) => {
-      const seen = modified === null ? {} : { modificado: modified };
-      const body = { ...head, ...(source === "html" ? { html } : { url }), grupos: groups, filtros: filters, ...seen };
+      const written = { ...head, ...(source === "html" ? { html } : { url }), grupos: groups, filtros: filters };
       const path = instancePath(instance, "campaigns", campaign.numid, "message");
-      const answer = await request<Campaign>("PUT", path, { body });
+      const answer = await request<Campaign>("PUT", path, { body: { ...written, modificado: modified } });
       if (!answer.ok && answer.error.code === "message-changed") {
-        setModified(null);
+        // What the page knows now, or is about to, is what the writer is told of.
+        setModified(campaign.modificado);
+        setToTell(true);
         saved();
       }
       return answer;
@@ -132,6 +134,8 @@ function useWriting({ instance, campaign, saved }: MessageFormProps) {
     const now = writtenIn(campaign);
     setStored(now);
     if (!unsaved) show(now);
+    else if (toTell) setModified(campaign.modificado);
+    setToTell(false);
   }, [campaign.modificado]);
   const discard = () => {
     show(stored);
