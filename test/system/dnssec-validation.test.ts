@@ -118,13 +118,15 @@ describe.each(["bind", "nsd", "knot"] as const)("%s as a secondary of a signed z
         await putZone(database, ZONE, [...CONTENT.filter((line) => !line.startsWith("UPPER ")), ...extra]);
         await serialArrives();
         const ours = await transfer();
+        // Asked once more NSD may answer as it did: while it reloads, its processes of before answer too.
+        let theirs: typeof ours | undefined;
         await eventually(async () => {
-          const theirs = await askOverTcp(peer!.address, { name: ZONE, type: "AXFR" }).catch(() => undefined);
+          theirs = await askOverTcp(peer!.address, { name: ZONE, type: "AXFR" }).catch(() => undefined);
           return theirs?.rcode === "NOERROR" && serialOf(theirs.records[0]) === serialOf(ours.records[0]);
         }, 120_000);
-        const theirs = await askOverTcp(peer.address, { name: ZONE, type: "AXFR" });
-        expect(asSet(theirs.records)).toEqual(asSet(ours.records));
-        expect(theirs.records.some(({ type }) => type === TYPE.NSEC3)).toBe(true);
+        const { records } = theirs!;
+        expect(asSet(records)).toEqual(asSet(ours.records));
+        expect(records.some(({ type }) => type === TYPE.NSEC3)).toBe(true);
       }
     },
     400_000,
