@@ -56,6 +56,9 @@ const beginnings: Readonly<Record<Held, FairTurns>> = {
   page: makeTurns("page"),
 };
 
+/** Of a group one looks for a place at a time: who has more that wait finds none sooner. */
+const looking = new FairTurns({ atOnce: Number.POSITIVE_INFINITY, perClient: 1 });
+
 const streams: Record<Held, number> = { connection: 0, memory: 0, page: 0 };
 const streamsOf = new Counts<string>();
 const streamsOfGroup = new Counts<string>();
@@ -82,7 +85,7 @@ export async function streamedReply(
   };
   for (const endsAtMs = performance.now() + patienceMs; ; isLarge = true) {
     const reply = await beginnings[holds].run(sharer.key, begin, sharer.group);
-    if (reply.ok || !(await hasPlaceBefore(endsAtMs, whose))) return reply;
+    if (reply.ok || !(await looking.run(sharer.group, () => hasPlaceBefore(endsAtMs, whose)))) return reply;
   }
 }
 

@@ -137,6 +137,27 @@ describe("streamedReply", () => {
     expect(await Promise.all(bodies.map(textOf))).toEqual(["abcd", "abcd"]);
   });
 
+  it("gives places that become free to those who wait by turns, however many one of them has waiting", async () => {
+    const of = (key: string): StreamFor => ({ sharer: { key, group: key }, holds: "connection" });
+    const ask = async (key: string) => {
+      const { makePieces } = piecesOf(["abc", "d"]);
+      const reply = await streamedReply("text/plain", makePieces, of(key), { ...SMALL, patienceMs: 10_000 });
+      return (reply.ok && reply.value?.body) as Readable;
+    };
+    const taken = await Promise.all(["c", "c", "d", "d", "e", "e"].map(ask));
+    const begun: string[] = [];
+    const waiting = ["a", "a", "a", "a", "a", "b"].map((key) =>
+      ask(key).then((body) => {
+        begun.push(key);
+        return body;
+      }),
+    );
+    await sleep(100);
+    await Promise.all(taken.splice(0, 2).map(textOf));
+    await expect.poll(() => begun.toSorted()).toEqual(["a", "b"]);
+    await Promise.all([...taken, ...waiting].map(async (body) => textOf(await body)));
+  });
+
   it("begins two replies of a caller at a time, and the others when these are there", async () => {
     const begun: (() => void)[] = [];
     async function* pieces() {
