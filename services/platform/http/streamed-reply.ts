@@ -56,7 +56,7 @@ const beginnings: Readonly<Record<Held, FairTurns>> = {
   page: makeTurns("page"),
 };
 
-/** Of a group one looks for a place at a time: who has more that wait finds none sooner. */
+/** Of a caller one looks for a place of a kind at a time: who has more that wait finds none sooner. */
 const looking = new FairTurns({ atOnce: Number.POSITIVE_INFINITY, perClient: 1 });
 
 const streams: Record<Held, number> = { connection: 0, memory: 0, page: 0 };
@@ -85,7 +85,10 @@ export async function streamedReply(
   };
   for (const endsAtMs = performance.now() + patienceMs; ; isLarge = true) {
     const reply = await beginnings[holds].run(sharer.key, begin, sharer.group);
-    if (reply.ok || !(await looking.run(sharer.group, () => hasPlaceBefore(endsAtMs, whose)))) return reply;
+    // Who is not to wait does not wait for its turn to look either.
+    if (reply.ok || performance.now() >= endsAtMs) return reply;
+    const hasPlace = await looking.run(`${holds} ${sharer.key}`, () => hasPlaceBefore(endsAtMs, whose));
+    if (!hasPlace) return reply;
   }
 }
 

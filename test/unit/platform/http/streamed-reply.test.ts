@@ -137,6 +137,21 @@ describe("streamedReply", () => {
     expect(await Promise.all(bodies.map(textOf))).toEqual(["abcd", "abcd"]);
   });
 
+  it("refuses at once what is not to wait, also while others of the caller do", async () => {
+    const bodies: Readable[] = [];
+    for (let stream = 0; stream < 2; stream += 1) bodies.push((await replyOf(["abc", "d"]))?.body as Readable);
+    const ask = (patienceMs: number) =>
+      streamedReply("text/plain", piecesOf(["abc", "d"]).makePieces, A, { ...SMALL, patienceMs });
+    const settled: string[] = [];
+    const waiting = ask(1_000).finally(() => settled.push("waited"));
+    await sleep(100);
+    const refused = await ask(0).finally(() => settled.push("at once"));
+    expect(refused).toMatchObject({ ok: false });
+    expect(await waiting).toMatchObject({ ok: false });
+    expect(settled).toEqual(["at once", "waited"]);
+    await Promise.all(bodies.map(textOf));
+  });
+
   it("gives places that become free to those who wait by turns, however many one of them has waiting", async () => {
     const of = (key: string): StreamFor => ({ sharer: { key, group: key }, holds: "connection" });
     const ask = async (key: string) => {
