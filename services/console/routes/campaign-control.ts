@@ -10,7 +10,7 @@ import {
   resumeCampaign,
 } from "../../operations/mail/campaign-control.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { listCampaignSends, scheduleCampaign } from "../../store/mail/campaigns/campaign-sends.ts";
+import { isBeforeStart, listCampaignSends, scheduleCampaign } from "../../store/mail/campaigns/campaign-sends.ts";
 import { awaitQuiet } from "../../store/mail/queue/queue-stops.ts";
 import { readBatchProgress } from "../../store/mail/sends/batches.ts";
 import { type AdminCaller, areaOf } from "../caller.ts";
@@ -106,7 +106,7 @@ function startEndpoint({ db, clock }: ConsoleContext): ConsoleEndpoint {
         if (send.groups.length + send.filters.length === 0) return missingField("grupos");
         const start = { at: at === undefined ? null : new Date(at), login: caller.login, asOf: modificado };
         if (await scheduleCampaign(db, campaign, start)) return undefined;
-        return problem(["draft", "scheduled"].includes(send.state) ? "campaign-changed" : "campaign-started");
+        return problem(isBeforeStart(send) ? "campaign-changed" : "campaign-started");
       }),
   });
 }

@@ -10,6 +10,7 @@ import { makeResolver } from "../../platform/lookups/resolver.ts";
 import {
   type CampaignMessage,
   findCampaignSend,
+  isBeforeStart,
   listCampaignSends,
   saveCampaignMessage,
 } from "../../store/mail/campaigns/campaign-sends.ts";
@@ -120,8 +121,7 @@ const writing: MakeConsoleEndpoints = (context) => {
         });
         const send = (await listCampaignSends(db, instance.id, [campaign.numid])).get(campaign.numid);
         if (saved) return ok(toCampaignJson(campaign, send));
-        const isWritable = send && ["draft", "scheduled"].includes(send.state);
-        return refuse(problem(isWritable ? "message-changed" : "campaign-started"));
+        return refuse(problem(send && isBeforeStart(send) ? "message-changed" : "campaign-started"));
       },
     }),
   ];

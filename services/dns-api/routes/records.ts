@@ -5,20 +5,19 @@ import { FOLLOWED_TYPES } from "../../core/dns/follow/follower.ts";
 import type { Token } from "../../core/dns/token.ts";
 import type { Modification, RecordDraft, RecordEdits, StoredRecord, ZoneEdits } from "../../core/dns/zone-edit.ts";
 import type { Refusal } from "../../core/refusal.ts";
-import { ok, type Result, refuse } from "../../core/result.ts";
+import { ok, type Result } from "../../core/result.ts";
 import type { ZoneChanged } from "../../operations/dns/zone-changes.ts";
 import { changeRecords } from "../../operations/dns/zone-records.ts";
-import { streamedReply } from "../../platform/http/streamed-reply.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { readAllFollowers } from "../../store/dns/followers.ts";
 import { recordPages } from "../../store/dns/records.ts";
-import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
-import { streamInSnapshot } from "../../store/transactions.ts";
+import { findZone, type Zone } from "../../store/dns/zones.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { aliasBatch, keepsCheck, poolBatch, readFollowerBatch } from "../follower-json.ts";
 import { weightOfJson } from "../large-work.ts";
 import { readModification, readRecord, recordChanges, recordFields, recordReply, showRecord } from "../record-json.ts";
 import { atSerial, domainParam, warnings, withWarnings } from "../schemas.ts";
+import { replyFromZone } from "../zone-reply.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 
 const recordId = z.int("record-number-form").positive("record-number-form");
@@ -60,17 +59,13 @@ const listing: MakeEndpoints = (context) => [
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
       const { scope, apex } = target.value;
-      const makePieces = () =>
-        streamInSnapshot(context.db, async function* (snapshot) {
-          const zone = await findZone(snapshot, scope, apex);
-          if (!zone) return;
-          const followers = zone.hasFollowers ? await readAllFollowers(snapshot, zone.id) : [];
-          const derived = new Set(followers.map(({ owner }) => owner.key));
-          yield* listPieces(zone, readable(recordPages(snapshot, zone.id), caller.token), derived);
-        });
-      const reply = await streamedReply("application/json", makePieces, { sharer, holds: "connection" });
-      if (!reply.ok) return reply;
-      return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
+      return replyFromZone(context.db, "application/json", { sharer, domain }, async function* (snapshot) {
+        const zone = await findZone(snapshot, scope, apex);
+        if (!zone) return;
+        const followers = zone.hasFollowers ? await readAllFollowers(snapshot, zone.id) : [];
+        const derived = new Set(followers.map(({ owner }) => owner.key));
+        yield* listPieces(zone, readable(recordPages(snapshot, zone.id), caller.token), derived);
+      });
     },
   }),
 ];

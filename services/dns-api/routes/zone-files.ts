@@ -2,16 +2,15 @@ import { z } from "zod";
 import { ok, refuse } from "../../core/result.ts";
 import { measureReplacement } from "../../operations/dns/zone-file-size.ts";
 import { replaceZone, zoneFilePieces } from "../../operations/dns/zone-files.ts";
-import { streamedReply } from "../../platform/http/streamed-reply.ts";
 import { measureHistory, readHistory } from "../../store/dns/zone-history.ts";
 import { readZoneUsage } from "../../store/dns/zone-usage.ts";
 import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
-import { streamInSnapshot } from "../../store/transactions.ts";
 import { dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { replyHistory } from "../history-json.ts";
 import { weightOfFile, weightOfPage, weightOfZone, ZONE_FILE_BOUNDS } from "../large-work.ts";
 import { recordReply } from "../record-json.ts";
 import { atSerial, domainParam, serial, warnings, withWarnings } from "../schemas.ts";
+import { replyFromZone } from "../zone-reply.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 
 /** Changes in one page of a history, unless the caller wants another number, and at most. */
@@ -35,14 +34,10 @@ const masterFiles: MakeEndpoints = (context) => [
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
       const { scope, apex } = target.value;
-      const makePieces = () =>
-        streamInSnapshot(context.db, async function* (snapshot) {
-          const zone = await findZone(snapshot, scope, apex);
-          if (zone) yield* zoneFilePieces(snapshot, zone);
-        });
-      const reply = await streamedReply("text/dns", makePieces, { sharer, holds: "connection" });
-      if (!reply.ok) return reply;
-      return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
+      return replyFromZone(context.db, "text/dns", { sharer, domain }, async function* (snapshot) {
+        const zone = await findZone(snapshot, scope, apex);
+        if (zone) yield* zoneFilePieces(snapshot, zone);
+      });
     },
   }),
   dnsEndpoint("records", {

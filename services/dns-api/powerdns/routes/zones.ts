@@ -25,11 +25,11 @@ import {
 } from "../../../store/dns/powerdns-zones.ts";
 import { readRecordsAt, recordPages, wholeNames } from "../../../store/dns/records.ts";
 import { findZone, type ListPosition, type Zone, zoneDoesNotExist } from "../../../store/dns/zones.ts";
-import { streamInSnapshot } from "../../../store/transactions.ts";
 import { scopeOf } from "../../caller.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
 import { weightOfJson } from "../../large-work.ts";
 import { changeSigningOf, stopSigning } from "../../signing-changes.ts";
+import { replyFromZone } from "../../zone-reply.ts";
 import { changeAndAnnounce, zoneTarget } from "../../zone-target.ts";
 import { judgeComments } from "../comments.ts";
 import { type CreationFields, createPowerdnsZone, creationFields } from "../create-zone.ts";
@@ -175,24 +175,20 @@ async function showWhole(
   const target = zoneTarget(caller, domain);
   if (!target.ok) return target;
   const { scope, apex } = target.value;
-  const makePieces = () =>
-    streamInSnapshot(db, async function* (snapshot) {
-      const found = await findPowerdnsZone(snapshot, scope, apex);
-      if (!found) return;
-      const denial = found.zone.signed ? (await readSigning(snapshot, found.zone.id))?.denial : undefined;
-      const head = JSON.stringify(showZone(found, denial));
-      if (fields.rrsets === "false") return yield head;
-      let separator = `${head.slice(0, -1)},"rrsets":[`;
-      for await (const rrsets of rrsetPages(snapshot, found, { fields, token: caller.token })) {
-        if (rrsets.length === 0) continue;
-        yield separator + rrsets.map((rrset) => JSON.stringify(rrset)).join(",");
-        separator = ",";
-      }
-      yield separator === "," ? "]}" : `${separator}]}`;
-    });
-  const reply = await streamedReply("application/json", makePieces, { sharer, holds: "connection" });
-  if (!reply.ok) return reply;
-  return reply.value ? ok(reply.value) : refuse(zoneDoesNotExist(domain));
+  return replyFromZone(db, "application/json", { sharer, domain }, async function* (snapshot) {
+    const found = await findPowerdnsZone(snapshot, scope, apex);
+    if (!found) return;
+    const denial = found.zone.signed ? (await readSigning(snapshot, found.zone.id))?.denial : undefined;
+    const head = JSON.stringify(showZone(found, denial));
+    if (fields.rrsets === "false") return yield head;
+    let separator = `${head.slice(0, -1)},"rrsets":[`;
+    for await (const rrsets of rrsetPages(snapshot, found, { fields, token: caller.token })) {
+      if (rrsets.length === 0) continue;
+      yield separator + rrsets.map((rrset) => JSON.stringify(rrset)).join(",");
+      separator = ",";
+    }
+    yield separator === "," ? "]}" : `${separator}]}`;
+  });
 }
 
 /** RRsets of a zone that are asked for and that a token may read, the SOA first. */

@@ -9,6 +9,11 @@ import { foundOnPresent, onPresent } from "../machines.ts";
  */
 export type CampaignSendState = "draft" | "scheduled" | "gathering" | "sending" | "sent" | "cancelling" | "cancelled";
 
+/** Whether a campaign may still be written and started. */
+export function isBeforeStart({ state }: { readonly state: CampaignSendState }): boolean {
+  return state === "draft" || state === "scheduled";
+}
+
 /** What a campaign of type `normal` sends, and to whom. */
 export interface CampaignMessage {
   readonly sender: string;
