@@ -3,6 +3,8 @@ import { describe, expect, test } from "vitest";
 import type { FindRoute } from "../../services/delivery/routing/route.ts";
 import { type Db, openDb } from "../../services/platform/postgres/db.ts";
 import { leasePartitions } from "../../services/store/mail/queue/lease-partitions.ts";
+import { beginWork } from "../../services/store/mail/queue/mail-work.ts";
+import { releasePartitions, wakePartitions } from "../../services/store/mail/queue/queue-leases.ts";
 import {
   accept,
   answeringOnDemand,
@@ -42,6 +44,51 @@ describe("faults", () => {
     run(makeWorker(routes({ "a.example.net": far.port })));
     await untilSent(eeid);
     expect(far.messages).toHaveLength(10);
+  });
+
+  test("what workers are lost over again and again rests, longer each time, until one has done with it", async () => {
+    const { db } = database;
+    const eeid = await accept(["one@a.example.net"]);
+    const own = () => db("partitions").where({ eeid });
+    const { id } = await own().first("id");
+    const lose = async () => {
+      await own().update({ state: "leased", lease_owner: randomUUID(), lease_until: db.raw("now()") });
+      await wakePartitions(db, [instanceId], 1_000);
+      return own().first("state", "lost_leases", db.raw("extract(epoch from due_at - now())::float8 as rest"));
+    };
+    expect(await lose()).toMatchObject({ state: "ready", lost_leases: 1 });
+    for (const [index, rest] of [5, 10, 20, 40].entries()) {
+      const lost = await lose();
+      expect(lost).toMatchObject({ state: "deferred", lost_leases: index + 2 });
+      expect(lost.rest).toBeGreaterThan(rest - 1);
+      expect(lost.rest).toBeLessThan(2 * rest);
+    }
+    await own().update({ lost_leases: 100 });
+    const { rest } = await lose();
+    expect(rest).toBeGreaterThan(3_599);
+    expect(rest).toBeLessThan(7_200);
+
+    const workerId = randomUUID();
+    const putOff = async (putOffSeconds: number) => {
+      await own().update({
+        state: "leased",
+        lease_owner: workerId,
+        lease_until: db.raw("now() + interval '1 minute'"),
+      });
+      await db.transaction(async (transaction) => {
+        const now = await beginWork(transaction, [instanceId]);
+        await releasePartitions(transaction, workerId, [{ instanceId, partitionId: id, putOffSeconds }], now);
+      });
+      return own().first("lost_leases");
+    };
+    // Nobody has tried it.
+    expect(await putOff(60)).toEqual({ lost_leases: 101 });
+    const far = await sink();
+    await own().update({ due_at: db.raw("now()") });
+    run(makeWorker(routes({ "a.example.net": far.port })));
+    await untilSent(eeid);
+    expect(recipientsOf(far)).toEqual(["one@a.example.net"]);
+    expect(await own().first("lost_leases")).toEqual({ lost_leases: 0 });
   });
 
   test("what a worker took and could not read goes on when its lease ends, however busy the worker is", async () => {

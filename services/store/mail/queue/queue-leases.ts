@@ -232,7 +232,7 @@ export async function releasePartitions(
        set state = case when rest.due_at is null then 'finished' when rest.is_stopped then 'held'
                         when rest.due_at <= $6::timestamptz then 'ready' else 'deferred' end,
            due_at = coalesce(rest.due_at, p.due_at), paced_by = rest.paced_by, lease_owner = null, lease_until = null,
-           stopping = false, modified_at = now()
+           lost_leases = case when rest.put_off_until is null then 0 else p.lost_leases end, stopping = false, modified_at = now()
        from rest where ${own("p", "$3")} and p.id = rest.id and p.lease_owner = $2
        returning p.instance_id, p.state, p.due_at`,
       [
@@ -306,9 +306,19 @@ export interface AbandonedLeases {
   readonly recipients: number;
 }
 
+/** Of a leased partition `p` whose lease is over: the worker before died over it as well. */
+const IS_LOST_AGAIN = "p.lease_owner is not null and p.lost_leases > 0";
+
+/**
+ * It rests for 5 s, then for 10, in the end for an hour; up to twice as long by its id, so that those come apart that were
+ * lost together, and only the one that workers die of is lost again.
+ */
+const REST_OF_LOST = "make_interval(secs => least(3600, 5 * 2 ^ (p.lost_leases - 1)) * (1 + p.id % 97 / 97.0))";
+
 /**
  * Makes ready what has become due of instances, and what a worker that is gone still held; at most `limit` partitions of
- * an instance and kind.
+ * an instance and kind. What several workers were lost over, one after another, may be what they died of: it rests before
+ * the next one takes it, so that it does not keep the queue from moving.
  * @returns of which instances there was something, and the latter by worker
  */
 export async function wakePartitions(
@@ -336,7 +346,11 @@ export async function wakePartitions(
              order by p.lease_until limit $2 for update skip locked
            ) p
          ), woken as (
-           update partitions p set state = 'ready', lease_owner = null, lease_until = null, modified_at = now()
+           update partitions p
+           set state = case when ${IS_LOST_AGAIN} then 'deferred' else 'ready' end,
+               due_at = case when ${IS_LOST_AGAIN} then now() + ${REST_OF_LOST} else p.due_at end,
+               lost_leases = p.lost_leases + (p.lease_owner is not null)::integer,
+               lease_owner = null, lease_until = null, modified_at = now()
            where ${own("p")} and p.id = any(array(select id from due union all select id from abandoned))
            returning p.instance_id
          ), held as (
