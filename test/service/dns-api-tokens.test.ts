@@ -92,7 +92,7 @@ describe("a token", () => {
     const file = await api.call("GET", `/api/v1/zone_file/${zone}`, undefined, ACME);
     expect(
       await api.call("PUT", `/api/v1/zone_file/${zone}`, `${file.text}www 60 IN A 192.0.2.9\n`, own),
-    ).toMatchObject(refused(`${last()}names: not for www.${zone}`));
+    ).toMatchObject(refused(`${last()}names and types: this needs a token for all records of the zone`));
     const batch = { create: [{ name: "_acme-challenge.b", type: "TXT", value: "b" }], delete: [added.body.rr_id] };
     expect(await api.call("POST", `/api/v1/rr/${zone}/batch`, batch, own)).toMatchObject({ status: 403 });
     expect(
@@ -111,6 +111,40 @@ describe("a token", () => {
     expect(soa.status).toBe(200);
     const path = `acme/${zone}/ns1.example.net/hostmaster.example.net/${soa.body.serial + 1}/7200/900/1209600/300/3600`;
     expect(await api.call("POST", `/api/v1/update_soa/${path}`, undefined, own)).toMatchObject({ status: 403 });
+  });
+
+  test("is not told of what it may not read, whatever it asks for by an id, a file or a serial", async () => {
+    const own = await token({ zones: [zone], names: ["_acme-challenge.**"], types: ["TXT"] });
+    const hidden = await create(ACME, "unseen", "A", "192.0.2.77");
+    const unseen: number = hidden.body.rr_id;
+    const alias = { name: "followed", target: "target.example.net" };
+    const follower = await api.call("POST", `/api/v1/alias/${zone}`, alias, ACME);
+    expect(follower.status).toBe(200);
+    const absent = 2 ** 40;
+    const said = async (method: string, path: string, fields?: unknown) => {
+      const { status, body } = await api.call(method, `/api/v1/${path}`, fields, own);
+      return `${status} ${body.msg}`;
+    };
+    for (const value of ["192.0.2.77", "192.0.2.78"]) {
+      expect(await said("PUT", `rr/${zone}/${unseen}`, { value })).toBe(`400 record ${unseen} does not exist`);
+      const batch = { modify: [{ rr_id: unseen, value }] };
+      expect(await said("POST", `rr/${zone}/batch`, batch)).toMatch(`400 record ${unseen} does not exist`);
+    }
+    expect(await said("DELETE", `rr/${zone}/${unseen}`)).toBe(`400 record ${unseen} does not exist`);
+    expect(await said("DELETE", `rr/${zone}/${absent}`)).toBe(`400 record ${absent} does not exist`);
+    const { alias_id } = follower.body;
+    for (const id of [alias_id, absent]) {
+      expect(await said("DELETE", `alias/${zone}/${id}`)).toBe(`400 alias ${id} does not exist`);
+    }
+    const needsAll = `403 ${last()}names and types: this needs a token for all records of the zone`;
+    expect(await said("POST", `zone_rollback/${zone}`, { serial: 1 })).toBe(needsAll);
+    const file = await api.call("GET", `/api/v1/zone_file/${zone}`, undefined, ACME);
+    for (const text of [file.text, "$TTL 60\n"]) {
+      expect(await said("POST", `zone_preview/${zone}`, text)).toBe(needsAll);
+    }
+    // Its neighbours at a name that it is for are seen to all the same.
+    const twice = await create(own, "_acme-challenge.unseen", "TXT", "x");
+    expect(await said("PUT", `rr/${zone}/${twice.body.rr_id}`, { value: "y" })).toMatch(/^200 /);
   });
 
   test("reads what its policy is for, and nothing else", async () => {

@@ -39,6 +39,11 @@ export function isForZone({ policy }: Token, zone: string): boolean {
   return apex.ok && coversZone(policy, apex.value);
 }
 
+/** Whether records of these types at a name may be read; who has a key reads all. */
+export function mayRead(token: Token | undefined, owner: DomainName, types: readonly number[]): boolean {
+  return !token || (coversName(token.policy, owner) && types.every((type) => coversType(token.policy, type)));
+}
+
 /** Refuses zones that the token is not for; says nothing of whether there is such a zone. */
 export function judgeZone({ name, policy }: Token, apex: DomainName): Refusal | undefined {
   return coversZone(policy, apex) ? undefined : forbidden("token-zones", { token: name, zone: textOf(apex) });

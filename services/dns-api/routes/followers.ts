@@ -1,8 +1,7 @@
 import { z } from "zod";
-import { coversName, coversType } from "../../core/dns/access-policy.ts";
 import { FOLLOWED_TYPES, type FollowerKind } from "../../core/dns/follow/follower.ts";
 import { type FollowerEdits, followerUnknown, NO_FOLLOWER_EDITS } from "../../core/dns/follow/follower-edits.ts";
-import type { Token } from "../../core/dns/token.ts";
+import { mayRead } from "../../core/dns/token.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { drainMember } from "../../operations/dns/pool-drain.ts";
@@ -273,12 +272,7 @@ async function listed(
   const zone = await findZone(db, target.value.scope, target.value.apex);
   if (!zone) return refuse(zoneDoesNotExist(domain));
   const followers = await listFollowers(db, zone.id, kind, only);
-  return ok({ zone, followers: followers.filter((follower) => mayRead(caller.token, follower)) });
-}
-
-function mayRead(token: Token | undefined, { owner }: ListedFollower): boolean {
-  if (!token) return true;
-  return coversName(token.policy, owner) && FOLLOWED_TYPES.every((type) => coversType(token.policy, type));
+  return ok({ zone, followers: followers.filter(({ owner }) => mayRead(caller.token, owner, FOLLOWED_TYPES)) });
 }
 
 async function stateOf({ db, clock }: DnsApiContext, poolId: number, headers: Headers) {

@@ -7,6 +7,7 @@ import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { nextSerial, serialIsAhead } from "../../core/dns/serial.ts";
 import { decodeSoaRdata, type SoaRdata, soaRecord } from "../../core/dns/soa.ts";
+import { judgeWholeZone } from "../../core/dns/token.ts";
 import { checkWholeZoneSteps, checkZoneName } from "../../core/dns/zone-checks.ts";
 import { differenceSteps } from "../../core/dns/zone-edit.ts";
 import {
@@ -111,6 +112,8 @@ export async function replaceZone(
   }: { readonly text: string; readonly bounds?: ZoneBounds; readonly atSerial?: number | undefined },
   now: Date,
 ): Promise<Result<ZoneFileApplied, Refusal>> {
+  const barred = target.token && judgeWholeZone(target.token);
+  if (barred) return refuse(barred);
   const found = await findZone(db, target.scope, target.apex);
   if (!found) return refuse(zoneDoesNotExist(target.domain));
   const file = await runInTurns(readZoneFile({ text, bounds }, target.apex, found));
@@ -124,6 +127,8 @@ export async function replaceRecords(
   { records, soa }: { readonly records: readonly ResourceRecord[]; readonly soa: WantedSoa | undefined },
   now: Date,
 ): Promise<Result<ZoneFileApplied, Refusal>> {
+  const barred = target.token && judgeWholeZone(target.token);
+  if (barred) return refuse(barred);
   const checked = await checkRecords(target.apex, records, soa?.soa);
   if (!checked.ok) return checked;
   return putInPlace(db, target, { soa: soa?.soa, soaTtl: soa?.ttl, records, warnings: checked.value }, now);

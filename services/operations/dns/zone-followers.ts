@@ -9,6 +9,7 @@ import {
 } from "../../core/dns/follow/follower-edits.ts";
 import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
+import { mayRead, type Token } from "../../core/dns/token.ts";
 import type { StoredRecord, ZoneChange } from "../../core/dns/zone-edit.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -30,15 +31,18 @@ export interface PlannedFollowers {
 /**
  * Plans edits of followers. The records that were derived go with a follower that is deleted; those of one that is
  * modified stay until it is known what they are to be.
+ * @param token what it may not read is not there for it
  */
 export async function planFollowers(
   db: Db,
   zone: Zone,
   edits: FollowerEdits,
+  token: Token | undefined,
 ): Promise<Result<PlannedFollowers, Refusal>> {
   const ids = [...edits.deletions, ...edits.modifications].map(({ id }) => id);
   const current = await readFollowers(db, zone.id, { ids, names: edits.creations.map(({ owner }) => owner) });
-  const change = editFollowers(current, edits);
+  const known = current.filter(({ owner }) => mayRead(token, owner, FOLLOWED_TYPES));
+  const change = editFollowers(known, edits);
   if (!change.ok) return change;
   const { deleted, created } = change.value;
   const problem = await judgeFollowers(db, zone, change.value);

@@ -4,6 +4,7 @@ import type { ResourceRecord } from "../../core/dns/record.ts";
 import { editsOfRrsets, type RrsetChange } from "../../core/dns/rrset-edits.ts";
 import { nextSerial, nextSerialAnyway, serialIsAhead } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
+import { mayRead } from "../../core/dns/token.ts";
 import {
   editRecords,
   type Modification,
@@ -34,7 +35,10 @@ const RECORDS_POINTING = 20;
  */
 const MOST_NAMES_ABOVE = 50_000;
 
-/** Applies edits to a zone's records and followers; the serial increases once for each created, modified or deleted. */
+/**
+ * Applies edits to a zone's records and followers; the serial increases once for each created, modified or deleted. An id of
+ * what a token may not read is refused as one that is not there.
+ */
 export function changeRecords(
   db: Db,
   target: ZoneTarget,
@@ -43,16 +47,20 @@ export function changeRecords(
 ): Promise<Result<ZoneChanged, Refusal>> {
   const names = knownNames(target.apex, edits.creations, edits.modifications);
   const ids = [...edits.deletionIds, ...edits.modifications.map(({ id }) => id)];
+  const named = new Set(ids);
   return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
     const excerpt = await excerptFor(on, target, names, ids);
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
     const changedMeanwhile = judgeSerial(target, excerpt.zone, edits.atSerial);
     if (changedMeanwhile) return refuse(changedMeanwhile);
-    if (!edits.followers) return planEdits(on, { ...excerpt, names }, { edits, now });
-    const planned = await planFollowers(on, excerpt.zone, edits.followers);
+    const found = excerpt.records.filter(
+      ({ id, owner, type }) => mayRead(target.token, owner, [type]) || !named.has(id),
+    );
+    if (!edits.followers) return planEdits(on, { ...excerpt, records: found, names }, { edits, now });
+    const planned = await planFollowers(on, excerpt.zone, edits.followers, target.token);
     if (!planned.ok) return planned;
     const { change, records, deletionIds } = planned.value;
-    const all = [...new Map([...excerpt.records, ...records].map((record) => [record.id, record])).values()];
+    const all = [...new Map([...found, ...records].map((record) => [record.id, record])).values()];
     const withDerived = { ...edits, deletionIds: [...edits.deletionIds, ...deletionIds] };
     const derived = { change, deletions: deletionIds.length };
     return planEdits(on, { ...excerpt, records: all, names }, { edits: withDerived, now, derived });

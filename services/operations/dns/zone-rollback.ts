@@ -4,6 +4,7 @@ import { type ResourceRecord, readRecords } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { nextSerial } from "../../core/dns/serial.ts";
 import { decodeSoaRdata } from "../../core/dns/soa.ts";
+import { judgeWholeZone } from "../../core/dns/token.ts";
 import { checkWholeZoneSteps } from "../../core/dns/zone-checks.ts";
 import { differenceSteps, exactKey } from "../../core/dns/zone-edit.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
@@ -27,12 +28,14 @@ import { judgeFollowers, keptBy, withDerivedAsIs } from "./zone-followers.ts";
  * Makes a zone what it was when it had a serial, records and SOA, as one change with a new serial. Refuses a serial
  * that the history does not reach back to.
  */
-export function rollBackZone(
+export async function rollBackZone(
   db: Db,
   target: ZoneTarget,
   serial: number,
   now: Date,
 ): Promise<Result<ZoneChanged, Refusal>> {
+  const barred = target.token && judgeWholeZone(target.token);
+  if (barred) return refuse(barred);
   return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
     const zone = await findZone(on, target.scope, target.apex);
     if (!zone) return refuse(zoneDoesNotExist(target.domain));
