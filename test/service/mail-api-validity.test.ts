@@ -77,6 +77,16 @@ describe("the transition table", () => {
     }
   });
 
+  test.each([
+    ["invalidar", false],
+    ["revalidar", true],
+  ])("HEAD of %s changes nothing", async (trigger, invalido) => {
+    const { email } = await makeContact({ invalido });
+    expect((await api.north.call("HEAD", `/v1/${trigger}/${email}`)).status).toBe(200);
+    expect((await api.north.call("HEAD", `/v1/${trigger}/nobody@example.org`)).status).toBe(404);
+    expect(await readContact(email)).toMatchObject({ invalido, eventos: [] });
+  });
+
   test.each(["invalidar", "revalidar"])(
     "%s of an address that is no contact is 404, whitelisted or not",
     async (trigger) => {

@@ -37,7 +37,7 @@ export function callApi(
         resolve({
           status: response.statusCode ?? 0,
           headers: response.headers,
-          body: isJson ? JSON.parse(text) : text,
+          body: isJson && text !== "" ? JSON.parse(text) : text,
         });
       });
     });

@@ -117,9 +117,9 @@ export async function saveCampaignMessage(
   return rows.length > 0;
 }
 
-/** Whether a moment is one that somebody saw to the millisecond, or has seen none. */
+/** Whether a moment is one that somebody saw to the millisecond, or has seen none; of what Citus takes in ON CONFLICT. */
 function isAsOf(moment: string, seen: string): string {
-  return `(${seen}::timestamptz is null or ${moment} >= ${seen} and ${moment} < ${seen}::timestamptz + interval '1 millisecond')`;
+  return `(${seen}::timestamptz is null or ${moment} >= ${seen} and ${moment} - ${seen}::timestamptz < interval '1 millisecond')`;
 }
 
 /**

@@ -348,9 +348,10 @@ export async function wakePartitions(
          ), woken as (
            update partitions p
            set state = case when ${IS_LOST_AGAIN} then 'deferred' else 'ready' end,
-               due_at = case when ${IS_LOST_AGAIN} then now() + ${REST_OF_LOST} else p.due_at end,
+               due_at = case when ${IS_LOST_AGAIN} then clock.now + ${REST_OF_LOST} else p.due_at end,
                lost_leases = p.lost_leases + (p.lease_owner is not null)::integer,
-               lease_owner = null, lease_until = null, modified_at = now()
+               lease_owner = null, lease_until = null, modified_at = clock.now
+           from (select now() as now) as clock
            where ${own("p")} and p.id = any(array(select id from due union all select id from abandoned))
            returning p.instance_id
          ), held as (
