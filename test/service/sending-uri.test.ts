@@ -35,6 +35,13 @@ const PAGES: Record<string, Reply> = {
   "/loop": redirect(302, "/loop"),
   "/to-file": redirect(302, "file:///etc/passwd"),
   "/to-private": redirect(302, "http://10.1.2.3/"),
+  "/guarded": (response, request) => {
+    const isKnown = request.headers.authorization === `Basic ${Buffer.from("ana:p@ss ñ").toString("base64")}`;
+    if (isKnown) html("<p>for who knows</p>")(response, request);
+    else response.writeHead(401).end();
+  },
+  "/to-guarded": redirect(302, "/guarded"),
+  "/to-other": (response, request) => redirect(302, `http://${request.headers.host}/guarded`)(response, request),
   "/missing": (response) => void response.writeHead(404).end(),
   "/latin1": html(Buffer.from([0x3c, 0x70, 0x3e, 0xf1]), "text/html"),
   "/said-latin1": html("<p>", "text/html; charset=iso-8859-1"),
@@ -87,6 +94,20 @@ describe("html_url", () => {
     const { body } = await sendUri(stack, { html_url: base + path });
     expect(body).toMatchObject({ status: "ok", sent: 1 });
     expect((await newest(body.eeid)).html).toContain("Ñandú for Ana");
+  });
+
+  test("user name and password of a URL go to its own server, and no further", async () => {
+    const known = base.replace("//", "//ana:p%40ss%20%C3%B1@");
+    for (const path of ["/guarded", "/to-guarded"]) {
+      const { body } = await sendUri(stack, { html_url: known + path });
+      expect(body).toMatchObject({ status: "ok", sent: 1 });
+      expect((await newest(body.eeid)).html).toContain("for who knows");
+    }
+    for (const html_url of [`${base}/guarded`, `${known}/to-other`]) {
+      expect((await sendUri(stack, { html_url })).body.on).toBe("html_url inaccesible: status 401");
+    }
+    const malformed = base.replace("//", "//ana:%zz@");
+    expect((await sendUri(stack, { html_url: `${malformed}/guarded` })).status).toBe(400);
   });
 
   test("the campaign's url stands in, and one call fetches once", async () => {

@@ -260,7 +260,11 @@ export const VARIABLES = {
     "equal UDP answers per second for a client network (RRL); 0: no limit",
   ),
   PALOMAR_DNS_RRL_ALLOW: variable(addressBlocks, "", "blocks that RRL does not apply to"),
-  PALOMAR_DNS_NSID: variable(optional(text(1, 128)), null, "answer to the NSID option (RFC 5001)"),
+  PALOMAR_DNS_NSID: variable(
+    optional(text(1, 128)),
+    null,
+    "answer to the NSID option (RFC 5001); unless set, 16 digits that tell hosts apart and do not name them",
+  ),
   PALOMAR_DNS_VERSION: variable(optional(text(1, 255)), null, "answer to CH TXT version.bind; refused when unset"),
   PALOMAR_DNS_ID: variable(
     optional(text(1, 255)),

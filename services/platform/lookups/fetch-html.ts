@@ -69,7 +69,12 @@ async function fetchHop(target: URL, hop: Hop): Promise<Result<{ text: string } 
     const { statusCode, headers, body } = await request(target, {
       dispatcher: agent.value,
       signal: hop.signal,
-      headers: { accept: "text/html, text/plain, */*;q=0.1", "accept-encoding": "identity", "user-agent": "Palomar" },
+      headers: {
+        accept: "text/html, text/plain, */*;q=0.1",
+        "accept-encoding": "identity",
+        "user-agent": "Palomar",
+        ...credentialsOf(target),
+      },
     });
     if (statusCode === 301 || statusCode === 302) return readLocation(target, headers.location);
     if (statusCode !== 200) return refuse(sentence("http-status", { status: statusCode }));
@@ -80,6 +85,13 @@ async function fetchHop(target: URL, hop: Hop): Promise<Result<{ text: string } 
   } finally {
     await agent.value.destroy();
   }
+}
+
+/** What a URL has of user name and password (RFC 7617): a redirect to a path of its server keeps them, one to a URL does not. */
+function credentialsOf({ username, password }: URL): { readonly authorization?: string } {
+  if (username === "" && password === "") return {};
+  const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+  return { authorization: `Basic ${Buffer.from(credentials).toString("base64")}` };
 }
 
 function readLocation(target: URL, location: string | string[] | undefined): Result<{ location: URL }, Sentence> {
