@@ -313,7 +313,7 @@ const IS_LOST_AGAIN = "p.lease_owner is not null and p.lost_leases > 0";
  * It rests for 5 s, then for 10, in the end for an hour; up to twice as long by its id, so that those come apart that were
  * lost together, and only the one that workers die of is lost again.
  */
-const REST_OF_LOST = "make_interval(secs => least(3600, 5 * 2 ^ (p.lost_leases - 1)) * (1 + p.id % 97 / 97.0))";
+const REST_SECONDS = "least(3600, 5 * 2 ^ (p.lost_leases - 1)) * (1 + p.id % 97 / 97.0)";
 
 /**
  * Makes ready what has become due of instances, and what a worker that is gone still held; at most `limit` partitions of
@@ -348,10 +348,10 @@ export async function wakePartitions(
          ), woken as (
            update partitions p
            set state = case when ${IS_LOST_AGAIN} then 'deferred' else 'ready' end,
-               due_at = case when ${IS_LOST_AGAIN} then clock.now + ${REST_OF_LOST} else p.due_at end,
+               due_at = case when ${IS_LOST_AGAIN} then to_timestamp(clock.seconds + ${REST_SECONDS}) else p.due_at end,
                lost_leases = p.lost_leases + (p.lease_owner is not null)::integer,
-               lease_owner = null, lease_until = null, modified_at = clock.now
-           from (select now() as now) as clock
+               lease_owner = null, lease_until = null, modified_at = now()
+           from (select extract(epoch from now())::float8 as seconds) as clock
            where ${own("p")} and p.id = any(array(select id from due union all select id from abandoned))
            returning p.instance_id
          ), held as (
