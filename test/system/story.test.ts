@@ -195,6 +195,8 @@ describe("the mail path", () => {
   it("invalidates and revalidates on request", async () => {
     const email = "someone@example.net";
     expect((await sendTo(email)).body.sent).toBe(1);
+    expect((await mailApi("HEAD", `/invalidar/${email}`)).status).toBe(200);
+    expect(await contact(email)).toMatchObject({ invalido: false });
     expect((await mailApi("GET", `/invalidar/${email}`)).body).toEqual({ status: "ok", msg: `${email} invalidado` });
     expect(await contact(email)).toMatchObject({ invalido: true });
     expect((await sendTo(email)).body.sent).toBe(0);

@@ -31,13 +31,13 @@ function changeEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] {
       summary: path === "invalidar" ? "Make a contact invalid" : "Make a contact valid",
       params: emailInPath,
       reply: message,
-      act: async ({ caller, params, incoming }): Promise<Result<Message, Refusal>> => {
+      act: async ({ caller, params, method }): Promise<Result<Message, Refusal>> => {
         const address = validateAddress(params.email, { allowSmtputf8: true });
         const contactId = address.ok ? await findContactId(db, caller.instance.id, address.value.key) : undefined;
         if (contactId === undefined) return refuse(notFound("object-unknown"));
         const isDone = ok({ status: "ok" as const, msg: `${params.email} ${done}` });
         // RFC 9110 §9.2.1: it changes nothing.
-        if (incoming.method === "HEAD") return isDone;
+        if (method === "HEAD") return isDone;
         switch (await apply(caller.instance.id, contactId)) {
           case "unknown":
             return refuse(notFound("object-unknown"));

@@ -45,14 +45,14 @@ export async function carryOut<Caller>(
   asked: Asked<Caller>,
   { aside, incoming }: Surroundings,
 ): Promise<Outcome> {
-  const { caller, sharer, headers, clientAddress, body } = asked;
+  const { caller, sharer, method, headers, clientAddress, body } = asked;
   const place = await declared.admit?.(caller, body.length, headers);
   if (place && !place.ok) return place;
   const act = async () => {
     const input = judgeInput(declared, dialect, asked);
     if (!input.ok) return input;
     const { params, fields, text } = input.value;
-    const whose = { caller, sharer, headers, clientAddress, aside, incoming: incoming as IncomingMessage };
+    const whose = { caller, sharer, method, headers, clientAddress, aside, incoming: incoming as IncomingMessage };
     return declared.act({ ...whose, params, fields, text });
   };
   if (!place) return act();

@@ -26,6 +26,8 @@ export interface Place {
 export interface Request<Caller, Params, Fields> {
   readonly caller: Caller;
   readonly sharer: Sharer;
+  /** As declared, or HEAD in the place of GET. */
+  readonly method: string;
   /** Path parameters, percent-decoded. */
   readonly params: Params;
   /** The JSON body; on GET and DELETE the query string as well where the API says so; beside `text` and `stream` the query string. */
