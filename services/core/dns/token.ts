@@ -2,6 +2,7 @@ import { forbidden, type Refusal } from "../refusal.ts";
 import {
   type AccessPolicy,
   coversName,
+  coversRecord,
   coversType,
   coversWholeZones,
   coversZone,
@@ -39,9 +40,9 @@ export function isForZone({ policy }: Token, zone: string): boolean {
   return apex.ok && coversZone(policy, apex.value);
 }
 
-/** Whether records of these types at a name may be read; who has a key reads all. */
-export function mayRead(token: Token | undefined, owner: DomainName, types: readonly number[]): boolean {
-  return !token || (coversName(token.policy, owner) && types.every((type) => coversType(token.policy, type)));
+/** Whether a record of a zone that the token is for may be read; who has a key reads all. */
+export function mayRead(token: Token | undefined, record: Pick<ResourceRecord, "owner" | "type">): boolean {
+  return !token || coversRecord(token.policy, record);
 }
 
 /** Refuses zones that the token is not for; says nothing of whether there is such a zone. */

@@ -1,11 +1,11 @@
 import { z } from "zod";
-import { FOLLOWED_TYPES, type FollowerKind } from "../../core/dns/follow/follower.ts";
+import type { FollowerKind } from "../../core/dns/follow/follower.ts";
 import { type FollowerEdits, followerUnknown, NO_FOLLOWER_EDITS } from "../../core/dns/follow/follower-edits.ts";
-import { mayRead } from "../../core/dns/token.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { drainMember } from "../../operations/dns/pool-drain.ts";
 import type { ZoneChanged } from "../../operations/dns/zone-changes.ts";
+import { mayReadFollower } from "../../operations/dns/zone-followers.ts";
 import { changeRecords } from "../../operations/dns/zone-records.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { type ListedFollower, listFollowers } from "../../store/dns/followers.ts";
@@ -272,7 +272,7 @@ async function listed(
   const zone = await findZone(db, target.value.scope, target.value.apex);
   if (!zone) return refuse(zoneDoesNotExist(domain));
   const followers = await listFollowers(db, zone.id, kind, only);
-  return ok({ zone, followers: followers.filter(({ owner }) => mayRead(caller.token, owner, FOLLOWED_TYPES)) });
+  return ok({ zone, followers: followers.filter((follower) => mayReadFollower(caller.token, follower)) });
 }
 
 async function stateOf({ db, clock }: DnsApiContext, poolId: number, headers: Headers) {

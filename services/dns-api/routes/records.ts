@@ -1,8 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
-import { coversRecord } from "../../core/dns/access-policy.ts";
 import { FOLLOWED_TYPES } from "../../core/dns/follow/follower.ts";
-import type { Token } from "../../core/dns/token.ts";
+import { mayRead, type Token } from "../../core/dns/token.ts";
 import type { Modification, RecordDraft, RecordEdits, StoredRecord, ZoneEdits } from "../../core/dns/zone-edit.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result } from "../../core/result.ts";
@@ -183,7 +182,7 @@ async function* readable(
   pages: AsyncIterable<readonly StoredRecord[]>,
   token: Token | undefined,
 ): AsyncGenerator<readonly StoredRecord[]> {
-  for await (const page of pages) yield token ? page.filter((record) => coversRecord(token.policy, record)) : page;
+  for await (const page of pages) yield token ? page.filter((record) => mayRead(token, record)) : page;
 }
 
 /** The list's text piece by piece: that of a large zone is never held as a whole. */

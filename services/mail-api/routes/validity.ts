@@ -35,16 +35,16 @@ function changeEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] {
         const address = validateAddress(params.email, { allowSmtputf8: true });
         const contactId = address.ok ? await findContactId(db, caller.instance.id, address.value.key) : undefined;
         if (contactId === undefined) return refuse(notFound("object-unknown"));
-        const isDone = ok({ status: "ok" as const, msg: `${params.email} ${done}` });
+        const changed = ok({ status: "ok" as const, msg: `${params.email} ${done}` });
         // RFC 9110 §9.2.1: it changes nothing.
-        if (method === "HEAD") return isDone;
+        if (method === "HEAD") return changed;
         switch (await apply(caller.instance.id, contactId)) {
           case "unknown":
             return refuse(notFound("object-unknown"));
           case "whitelisted":
             return ok({ status: "ok", msg: "whitelisted" });
           default:
-            return isDone;
+            return changed;
         }
       },
     });

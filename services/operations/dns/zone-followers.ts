@@ -41,7 +41,7 @@ export async function planFollowers(
 ): Promise<Result<PlannedFollowers, Refusal>> {
   const ids = [...edits.deletions, ...edits.modifications].map(({ id }) => id);
   const current = await readFollowers(db, zone.id, { ids, names: edits.creations.map(({ owner }) => owner) });
-  const known = current.filter(({ owner }) => mayRead(token, owner, FOLLOWED_TYPES));
+  const known = current.filter((follower) => mayReadFollower(token, follower));
   const change = editFollowers(known, edits);
   if (!change.ok) return change;
   const { deleted, created } = change.value;
@@ -55,6 +55,11 @@ export async function planFollowers(
   const gone = new Set(deleted.map(({ owner }) => owner.key));
   const isDerived = ({ owner, type }: ResourceRecord) => gone.has(owner.key) && FOLLOWED_TYPES.includes(type);
   return ok({ change: change.value, records, deletionIds: records.filter(isDerived).map(({ id }) => id) });
+}
+
+/** Whether all that is derived of a follower may be read, and so it itself. */
+export function mayReadFollower(token: Token | undefined, { owner }: Pick<Follower, "owner">): boolean {
+  return FOLLOWED_TYPES.every((type) => mayRead(token, { owner, type }));
 }
 
 /** What keeps followers from being made: a way back to themselves, or that there are too many. */

@@ -53,9 +53,7 @@ export function changeRecords(
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
     const changedMeanwhile = judgeSerial(target, excerpt.zone, edits.atSerial);
     if (changedMeanwhile) return refuse(changedMeanwhile);
-    const found = excerpt.records.filter(
-      ({ id, owner, type }) => mayRead(target.token, owner, [type]) || !named.has(id),
-    );
+    const found = excerpt.records.filter((record) => mayRead(target.token, record) || !named.has(record.id));
     if (!edits.followers) return planEdits(on, { ...excerpt, records: found, names }, { edits, now });
     const planned = await planFollowers(on, excerpt.zone, edits.followers, target.token);
     if (!planned.ok) return planned;

@@ -1,6 +1,7 @@
 import { z } from "zod";
-import { coversRecord, coversZone } from "../../../core/dns/access-policy.ts";
+import { coversZone } from "../../../core/dns/access-policy.ts";
 import { typeMnemonic } from "../../../core/dns/rr-types.ts";
+import { mayRead } from "../../../core/dns/token.ts";
 import { unacceptable } from "../../../core/refusal.ts";
 import { ok, refuse } from "../../../core/result.ts";
 import type { Db } from "../../../platform/postgres/db.ts";
@@ -114,7 +115,7 @@ async function* findInZone(
     page = await searchRecords(db, found.zone, { text, limit: MOST_FOUND, after: page?.next });
     budget.records -= page.records.length;
     for (const record of isFirst ? [soaOfZone(found), ...page.records] : page.records) {
-      if (token && !coversRecord(token.policy, record)) continue;
+      if (!mayRead(token, record)) continue;
       const [name, content] = [canonical(record.owner), contentOf(record)];
       if (!isMatch(name) && !isMatch(content)) continue;
       const shown = { name, type: typeMnemonic(record.type), content, ttl: record.ttl, disabled: false };
@@ -124,7 +125,7 @@ async function* findInZone(
   }
   if (!kinds.includes("comment")) return;
   for (const { owner, type, content } of await readComments(db, found.zone.id)) {
-    if (!isMatch(content) || (token && !coversRecord(token.policy, { owner, type }))) continue;
+    if (!isMatch(content) || !mayRead(token, { owner, type })) continue;
     yield { object_type: "comment", name: canonical(owner), type: typeMnemonic(type), content, ...place };
   }
 }

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { coversRecord, coversZone } from "../../../core/dns/access-policy.ts";
+import { coversZone } from "../../../core/dns/access-policy.ts";
 import { parseDomainName } from "../../../core/dns/name.ts";
 import { TYPE, typeCode } from "../../../core/dns/rr-types.ts";
-import { judgeRrset, judgeVerb, type Token } from "../../../core/dns/token.ts";
+import { judgeRrset, judgeVerb, mayRead, type Token } from "../../../core/dns/token.ts";
 import { type Refusal, unacceptable } from "../../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../../core/result.ts";
 import { deleteZone } from "../../../operations/dns/zone-deletion.ts";
@@ -205,7 +205,7 @@ async function* rrsetPages(
   const isAsked = (record: ReturnType<typeof soaOfZone>) =>
     (!name || record.owner.key === name.value.key) &&
     (type === undefined || record.type === type) &&
-    (!token || coversRecord(token.policy, record));
+    mayRead(token, record);
   yield rrsetsOf([soaOfZone(found)].filter(isAsked), comments);
   if (name) {
     yield rrsetsOf((await readRecordsAt(snapshot, zone.id, [name.value])).filter(isAsked), comments);
