@@ -24,6 +24,8 @@ export interface Target {
 
 /** A customer gives up on a machine after so long, and asks the other one. */
 const PATIENCE_MS = 5_000;
+/** How often a stub resolver goes through its name servers (resolv.conf(5): attempts). */
+const ATTEMPTS = 2;
 const ADDED = "192.0.2.2";
 
 /** Customers, resolvers and recipients who all go on for as long as it runs, asking one machine and then the other. */
@@ -78,9 +80,13 @@ export class FailoverLoad {
   }
 
   /** @returns whether one of the machines, the first of which is another one each time, said yes in time */
-  async #either(turn: number, ask: (address: string, tries: number) => Promise<boolean>): Promise<boolean> {
+  async #either(
+    turn: number,
+    ask: (address: string, tries: number) => Promise<boolean>,
+    attempts = 1,
+  ): Promise<boolean> {
     const { addresses } = this.#target;
-    for (let tries = 0; tries < addresses.length; tries += 1) {
+    for (let tries = 0; tries < attempts * addresses.length; tries += 1) {
       const address = addresses[(turn + tries) % addresses.length]!;
       if (await Promise.race([ask(address, tries).catch(() => false), sleep(PATIENCE_MS, false)])) return true;
     }
@@ -129,26 +135,33 @@ export class FailoverLoad {
     if (done) this.#note("submission", [to]);
   }
 
-  /** As a resolver: silence and SERVFAIL lead to the next name server. What one has answered stays. */
+  /**
+   * As a stub resolver: silence and SERVFAIL lead to the next name server, and from the last one to the first again, since
+   * one may be restarted just when the datagram to the other is lost. What one has answered stays.
+   */
   async #ask(turn: number): Promise<void> {
     const { zone } = this.#target;
     let why = "";
-    const done = await this.#either(turn, async (address) => {
-      const seen = this.#seen.get(address) ?? [];
-      this.#seen.set(address, seen);
-      const [known, latest] = [seen[turn % Math.max(1, seen.length)], this.acknowledged.change.at(-1)];
-      for (const [name, expected] of [["stable", "192.0.2.1"], ...(known === undefined ? [] : [[known, ADDED]])]) {
-        const answer = await askDnsTimes(1, `${address}:5300`, `${name}.${zone}`, "A");
-        why = rcodeOf(answer);
-        if (why === "SERVFAIL") return false;
-        if (dataOf(answer)[0] !== expected) this.wrong.push(`${address} says of ${name}: ${why}`);
-      }
-      if (latest !== undefined && seen.at(-1) !== latest) {
-        const answer = await askDnsTimes(1, `${address}:5300`, `${latest}.${zone}`, "A");
-        if (dataOf(answer)[0] === ADDED) seen.push(latest);
-      }
-      return true;
-    });
+    const done = await this.#either(
+      turn,
+      async (address) => {
+        const seen = this.#seen.get(address) ?? [];
+        this.#seen.set(address, seen);
+        const [known, latest] = [seen[turn % Math.max(1, seen.length)], this.acknowledged.change.at(-1)];
+        for (const [name, expected] of [["stable", "192.0.2.1"], ...(known === undefined ? [] : [[known, ADDED]])]) {
+          const answer = await askDnsTimes(1, `${address}:5300`, `${name}.${zone}`, "A");
+          why = rcodeOf(answer);
+          if (why === "SERVFAIL") return false;
+          if (dataOf(answer)[0] !== expected) this.wrong.push(`${address} says of ${name}: ${why}`);
+        }
+        if (latest !== undefined && seen.at(-1) !== latest) {
+          const answer = await askDnsTimes(1, `${address}:5300`, `${latest}.${zone}`, "A");
+          if (dataOf(answer)[0] === ADDED) seen.push(latest);
+        }
+        return true;
+      },
+      ATTEMPTS,
+    );
     if (!done) this.wrong.push(`no name server answers: ${why}`);
   }
 
