@@ -6,14 +6,14 @@ const CONTAINERS = "test/system/compose.test.ts";
 /** Play whole machines, which are killed, cut off and filled up for minutes: `npm run test:cluster`. */
 const MACHINES = ["test/system/failover.test.ts", "test/system/systemd.test.ts"];
 
-/** Pure tests need no database; service and system tests get a real one (test/support/global-set-up.ts). */
 export default defineConfig({
   test: {
     // Most of what these tests do is to wait for sockets, disks and clocks: more files at once than cores.
     maxWorkers: 6,
     // Helpers that collect garbage would take the cores from the other files.
     execArgv: ["--single-threaded-gc"],
-    // No file leaves anything behind for the next: modules are loaded once for all that a worker runs.
+    // No file leaves anything behind for the next: modules are loaded once for all that a worker runs. It runs files of one
+    // project only, and ends where the next is of another: so all these are one.
     isolate: false,
     sequence: { sequencer: LongestFirst },
     // What hangs is to end; how fast things are is measured by the benchmarks, on a quiet machine.
@@ -24,15 +24,8 @@ export default defineConfig({
       {
         extends: true,
         test: {
-          name: "pure",
-          include: ["test/{unit,golden,property,rules}/**/*.test.ts"],
-        },
-      },
-      {
-        extends: true,
-        test: {
-          name: "service",
-          include: ["test/{service,system}/**/*.test.ts"],
+          name: "tests",
+          include: ["test/{unit,golden,property,rules,service,system}/**/*.test.ts"],
           exclude: [CONTAINERS, ...MACHINES],
           globalSetup: ["test/support/global-set-up.ts"],
         },

@@ -7,7 +7,19 @@ import {
   registry,
 } from "../../../../services/platform/observability/metrics.ts";
 
+/** Series by what comes before their values, summed over two processes that have measured the same. */
+async function seriesOfTwo(): Promise<ReadonlyMap<string, number>> {
+  const families = await collectMetrics();
+  const lines = (await aggregateMetrics([families, families])).split("\n");
+  return new Map(
+    lines.map((line) => [line.slice(0, line.lastIndexOf(" ")), Number(line.slice(line.lastIndexOf(" ") + 1))]),
+  );
+}
+
 it("observations become counts, latencies and bounces by class, summed over processes", async () => {
+  const before = await seriesOfTwo();
+  // Before the first one, so that it is seen.
+  expect(before.has('palomar_delivery_attempts_total{outcome="delivered"}')).toBe(true);
   measure({ kind: "http-request", requestId: "r1", method: "GET", path: "/", status: 204, ms: 7 }, "dns-api");
   const published = { kind: "zones-published", zones: 3, octets: 9_000 } as const;
   measure({ ...published, changed: 2, ms: 30 }, "dns-server");
@@ -27,22 +39,19 @@ it("observations become counts, latencies and bounces by class, summed over proc
     };
     measure({ kind: "inbound-applied", ...applied }, "bounce");
   }
-  const families = await collectMetrics();
-  const text = await aggregateMetrics([families, families]);
-  for (const line of [
-    'palomar_http_request_seconds_bucket{le="0.005",service="dns-api",method="GET",status="2xx"} 0',
-    'palomar_http_request_seconds_bucket{le="0.01",service="dns-api",method="GET",status="2xx"} 2',
-    "palomar_dns_publication_seconds_count 2",
-    'palomar_delivery_attempts_total{outcome="deferred"} 2',
-    'palomar_delivery_attempts_total{outcome="bounced"} 2',
-    'palomar_bounces_total{noticed="session",class="hard",reason="userunknown"} 2',
-    'palomar_bounces_total{noticed="report",class="soft",reason="mailboxfull"} 2',
-    "palomar_complaints_total 2",
-    'palomar_observations_total{kind="http-request"} 2',
-    // Before the first one, so that it is seen.
-    'palomar_delivery_attempts_total{outcome="delivered"} 0',
-  ]) {
-    expect(text).toContain(`${line}\n`);
+  const after = await seriesOfTwo();
+  for (const [series, added] of [
+    ['palomar_http_request_seconds_bucket{le="0.005",service="dns-api",method="GET",status="2xx"}', 0],
+    ['palomar_http_request_seconds_bucket{le="0.01",service="dns-api",method="GET",status="2xx"}', 2],
+    ["palomar_dns_publication_seconds_count", 2],
+    ['palomar_delivery_attempts_total{outcome="deferred"}', 2],
+    ['palomar_delivery_attempts_total{outcome="bounced"}', 2],
+    ['palomar_bounces_total{noticed="session",class="hard",reason="userunknown"}', 2],
+    ['palomar_bounces_total{noticed="report",class="soft",reason="mailboxfull"}', 2],
+    ["palomar_complaints_total", 2],
+    ['palomar_observations_total{kind="http-request"}', 2],
+  ] as const) {
+    expect([series, after.get(series)]).toEqual([series, (before.get(series) ?? 0) + added]);
   }
 });
 
