@@ -31,11 +31,12 @@ export function consequenceOf(finding: Finding, recipient: string): Consequence 
     return NO_COMPLAINT.has(type) ? { kind: "none" } : { kind: "complaint", detail: { feedbackType: type } };
   }
   if (finding.kind !== "dsn") return { kind: "none" };
-  const failures = resultsFor(finding.results, recipient).filter(({ action }) => action === "failed");
+  const own = resultsFor(finding.results, recipient);
+  const failures = own.filter(({ action }) => action === "failed");
   const [first] = failures;
   if (first === undefined) return { kind: "none" };
   // The address may stand for several mailboxes elsewhere: it is dead only when all of them are.
-  const hard = failures.length === finding.results.length && failures.every((result) => result.hard);
+  const hard = failures.length === own.length && failures.every((result) => result.hard);
   const { reason, status, replycode } = failures.find((result) => result.hard === hard) ?? first;
   return { kind: "bounce", hard, detail: { reason, status, replycode, source: "report" } };
 }

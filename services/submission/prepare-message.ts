@@ -2,10 +2,11 @@ import { randomBytes } from "node:crypto";
 import addressparser from "nodemailer/lib/addressparser";
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import { senderKey } from "../core/mail/guard/sending-limits.ts";
-import { headerDate, plainField } from "../core/mail/headers.ts";
+import { headerDate } from "../core/mail/headers.ts";
 import { fieldValue, joinMessage, type RawField, splitMessage } from "../core/mail/message.ts";
 import { isUnambiguous } from "../core/mail/unambiguous-mailboxes.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
+import { newField } from "./mime-tree.ts";
 import { toSevenBit } from "./to-seven-bit.ts";
 
 /** How the message came, for its Received field. */
@@ -40,7 +41,11 @@ export type MessageRefusal =
 /** Blind recipients are nobody's business, a return path is the last hop's to write (RFC 5321 §4.4), and the token is ours. */
 const STRIPPED = new Set(["bcc", "resent-bcc", "return-path", "x-delivery-token"]);
 /** At most one each (RFC 5322 §3.6): of two a reader may show the one that was not looked at. */
-const SINGLE = new Set(["date", "reply-to", "to", "cc", "message-id", "in-reply-to", "references", "subject"]);
+const SINGLE = new Set([
+  ...["date", "reply-to", "to", "cc", "message-id", "in-reply-to", "references", "subject"],
+  // RFC 2045 §3.
+  ...["mime-version", "content-type", "content-transfer-encoding"],
+]);
 /** Readers show who sent a message again beside its author, or in the author's place (RFC 5322 §3.6.6). */
 const RESENT = new Set(["resent-from", "resent-sender"]);
 /** More hops than this are a loop (RFC 5321 §6.3 asks for at least 100 less margin; real ways have under 20). */
@@ -83,16 +88,16 @@ export function prepareMessage(
 
   const senderDomain = authors[0]!.asciiDomain;
   const added = [receivedField(arrival)];
-  if (named("date").length === 0) added.push(plainField("Date", headerDate(arrival.at)));
+  if (named("date").length === 0) added.push(newField("Date", headerDate(arrival.at)));
   if (named("message-id").length === 0) {
-    added.push(plainField("Message-ID", `<${randomBytes(16).toString("hex")}@${senderDomain}>`));
+    added.push(newField("Message-ID", `<${randomBytes(16).toString("hex")}@${senderDomain}>`));
   }
   // Readers take such a message for MIME all the same. A signature of the author's may cover that the field is not there.
   if (named("mime-version").length === 0 && named("content-type").length > 0 && named("dkim-signature").length === 0) {
-    added.push(plainField("MIME-Version", "1.0"));
+    added.push(newField("MIME-Version", "1.0"));
   }
   const kept = fields.filter(({ name }) => !STRIPPED.has(name));
-  const message = { fields: [...added.map((raw): RawField => ({ name: "", raw })), ...kept], body };
+  const message = { fields: [...added, ...kept], body };
   const [sender, ...otherSenders] = mailboxes.map(senderKey);
   return ok({ octets: joinMessage(toSevenBit(message)), senderDomain, sender: sender!, otherSenders });
 }
@@ -107,11 +112,11 @@ function mailboxesOf(field: RawField): (EmailAddress | undefined)[] {
   });
 }
 
-function receivedField({ helloName, clientAddress, hostname, protocol, login, at }: Arrival): string {
+function receivedField({ helloName, clientAddress, hostname, protocol, login, at }: Arrival): RawField {
   const literal = clientAddress.includes(":") ? `[IPv6:${clientAddress}]` : `[${clientAddress}]`;
   const name = helloName.replaceAll(/[^A-Za-z0-9.:[\]-]/g, "?");
   const authenticated = login.replaceAll(/[^\x21-\x27\x2a-\x5b\x5d-\x7e]/g, "?");
-  return plainField(
+  return newField(
     "Received",
     `from ${name} (${literal}) (authenticated as ${authenticated}) by ${hostname} with ${protocol}; ${headerDate(at)}`,
   );

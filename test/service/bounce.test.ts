@@ -11,6 +11,7 @@ import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts"
 import type { Observation, Observe } from "../../services/platform/observability/observation.ts";
 import type { SmtpSession } from "../../services/platform/smtp/handlers.ts";
 import { lockAddress } from "../../services/store/mail/contacts/contacts.ts";
+import { recordEvents } from "../../services/store/mail/events/events.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { playDialogue, readDialogue } from "../support/smtp-dialogue.ts";
 import { listWaiting } from "../support/spread-tables.ts";
@@ -82,7 +83,13 @@ const untilQuiet = () =>
     (left) => left === 0,
   );
 
-function report(recipient: string, action: string, status: string, diagnostic: string): string {
+function report(...block: [recipient: string, action: string, status: string, diagnostic: string]): string {
+  return reportOfBlocks([block]);
+}
+
+function reportOfBlocks(
+  blocks: readonly [recipient: string, action: string, status: string, diagnostic: string][],
+): string {
   return `From: mailer-daemon@mta.example.net
 To: <>
 Subject: Delivery report
@@ -97,12 +104,16 @@ About your message.
 Content-Type: message/delivery-status
 
 Reporting-MTA: dns; mta.example.net
-
+${blocks
+  .map(
+    ([recipient, action, status, diagnostic]) => `
 Final-Recipient: rfc822; ${recipient}
 Action: ${action}
 Status: ${status}
 Diagnostic-Code: smtp; ${diagnostic}
-
+`,
+  )
+  .join("")}
 --cut--
 `;
 }
@@ -237,6 +248,41 @@ describe("delivery reports", () => {
     await sendBack(`${await deliver(email)}@bounces.localhost`, hardReport(email));
     await untilQuiet();
     expect(await isInvalid(email)).toBe(false);
+  });
+
+  it("start the count anew after somebody followed a link, and after a machine did not", async () => {
+    const { db } = stack.context;
+    for (const machine of [false, true]) {
+      const email = `reads-${machine}@example.net`;
+      await sendBack(`${await deliver(email)}@bounces.localhost`, hardReport(email));
+      await untilQuiet();
+      const { id: contactId } = await db("contacts").where({ email }).first("id");
+      const clicked = { kind: "clicked", at: new Date(), contactId, machine } as const;
+      await recordEvents(db, [{ instanceId: stack.instanceId, ...clicked }]);
+      await sendBack(`${await deliver(email)}@bounces.localhost`, hardReport(email));
+      await untilQuiet();
+      expect(await isInvalid(email)).toBe(machine);
+    }
+    await sendBack(
+      `${await deliver("reads-false@example.net")}@bounces.localhost`,
+      hardReport("reads-false@example.net"),
+    );
+    await untilQuiet();
+    expect(await isInvalid("reads-false@example.net")).toBe(true);
+  });
+
+  it.each([
+    ["another's success", "delivered", "2.0.0", "250 ok"],
+    ["another's full mailbox", "failed", "5.2.2", "552 5.2.2 Mailbox full"],
+  ])("go by what they say of the contact, beside %s", async (name, ...other) => {
+    const email = `beside-${name.length}@example.net`;
+    const blocks = [
+      ["other@example.com", ...other],
+      [email, "failed", "5.1.1", "550 5.1.1 User unknown"],
+    ] as const;
+    await sendBack(`${await deliver(email)}@bounces.localhost`, reportOfBlocks(blocks.map((block) => [...block])));
+    await untilQuiet();
+    expect(await eventsOf(email)).toEqual(["envio", "rebote_hard"]);
   });
 
   it.each([

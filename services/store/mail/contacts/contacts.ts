@@ -1,10 +1,10 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { byInstance } from "../by-instance.ts";
-import { EVENT_KINDS } from "../events/event-kinds.ts";
+import { EVENT_KINDS, TOUCHES } from "../events/event-kinds.ts";
 
 /**
- * Different messages to each contact that bounced hard since it was last revalidated. Events without a delivery
- * (imported ones) count one each.
+ * Different messages to each contact that bounced hard since it was last revalidated, or since somebody there last opened a
+ * message or followed a link. Events without a delivery (imported ones) count one each.
  * @returns by contact; those without any are not there
  */
 export async function countHardBouncedMessages(
@@ -14,11 +14,17 @@ export async function countHardBouncedMessages(
   if (contacts.length === 0) return new Map();
   const rows = await queryRows<{ contactId: number; messages: number }>(
     db,
-    `select contacts.id as "contactId", count(distinct coalesce(events.delivery_id, -events.id))::int as messages
-     from events join contacts on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
-     where events.instance_id = any($3::bigint[]) and contacts.instance_id = any($3::bigint[])
-       and events.contact_id = any($1::bigint[]) and events.kind = $2 and events.at >= contacts.bounces_count_from
-     group by contacts.id`,
+    `select "contactId", count(distinct coalesce(delivery_id, -id))::int as messages
+     from (
+       select contacts.id as "contactId", events.kind, events.at, events.delivery_id, events.id,
+         max(events.at) filter (where events.kind <> $2) over (partition by contacts.instance_id, contacts.id) as touched_at
+       from events join contacts on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
+       where events.instance_id = any($3::bigint[]) and contacts.instance_id = any($3::bigint[])
+         and events.contact_id = any($1::bigint[]) and events.at >= contacts.bounces_count_from
+         and (events.kind = $2 or events.kind in (${TOUCHES.join(", ")}) and not events.machine)
+     ) history
+     where kind = $2 and (touched_at is null or at > touched_at)
+     group by 1`,
     [contacts.map(({ id }) => id), EVENT_KINDS["hard-bounce"], [...new Set(contacts.map(instanceOf))]],
   );
   return new Map(rows.map(({ contactId, messages }) => [contactId, messages]));

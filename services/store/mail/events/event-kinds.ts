@@ -50,6 +50,9 @@ export function eventKindOf(number: number): EventKind {
   return kind;
 }
 
+/** What shows that somebody reads at an address, where no machine did it. */
+export const TOUCHES: readonly number[] = [EVENT_KINDS.viewed, EVENT_KINDS.clicked, EVENT_KINDS.converted];
+
 /** What machines do as well as people. */
 const MACHINE_KINDS = ["viewed", "clicked"] as const satisfies readonly EventKind[];
 

@@ -1,9 +1,6 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { byInstance, ownRows } from "../by-instance.ts";
-import { EVENT_KINDS } from "./event-kinds.ts";
-
-/** What people do with a message, and no machine. */
-const TOUCHES = [EVENT_KINDS.viewed, EVENT_KINDS.clicked, EVENT_KINDS.converted];
+import { TOUCHES } from "./event-kinds.ts";
 
 /**
  * How many days ago contacts last opened, clicked or bought, looked up one by one in the index of each contact's history.
