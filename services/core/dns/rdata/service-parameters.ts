@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { type Sentence, sentence } from "../../sentences.ts";
 import { formatIpv4, formatIpv6, parseIpv4, parseIpv6 } from "../ip-address.ts";
 import { BAD_ESCAPE, octetsOfText, quotedText } from "../octet-text.ts";
@@ -256,7 +257,17 @@ const echCodec: ParameterCodec = {
   format: (value) => (value.length === 0 ? undefined : formatBase64(value)),
 };
 
-const rawCodec: ParameterCodec = { parse: (octets) => octets, format: quotedText };
+/** A relative URI template with the variable `dns` (RFC 9461 §5). */
+const DOH_PATH = /^\/(?=.*\{[?&/+#.;]?([^{}]*,)?dns([:*][^{},]*)?(,[^{}]*)?\})/s;
+
+function isDohPath(octets: Uint8Array): boolean {
+  return isUtf8(octets) && DOH_PATH.test(ascii(octets));
+}
+
+const dohPathCodec: ParameterCodec = {
+  parse: (octets) => (isDohPath(octets) ? octets : undefined),
+  format: (value) => (isDohPath(value) ? quotedText(value) : undefined),
+};
 
 /** By key number; keys that are not here have no format of their own. */
 const CODECS: readonly (ParameterCodec | undefined)[] = [
@@ -267,6 +278,6 @@ const CODECS: readonly (ParameterCodec | undefined)[] = [
   addressList(4, parseIpv4, formatIpv4),
   echCodec,
   addressList(16, parseIpv6, formatIpv6),
-  rawCodec,
+  dohPathCodec,
   flagCodec,
 ];

@@ -2,6 +2,7 @@ import { sentence } from "../../sentences.ts";
 import { TYPE } from "../rr-types.ts";
 import { nameField, numberField, stringField } from "./basic-fields.ts";
 import { type Field, type FieldProblem, fieldEnd, type RdataShape } from "./field.ts";
+import { isRegularExpression } from "./regular-expression.ts";
 import { serviceParametersField } from "./service-parameters.ts";
 
 const serviceBinding: RdataShape = {
@@ -58,8 +59,8 @@ function checkNaptr(rdata: Uint8Array): FieldProblem | undefined {
 }
 
 /**
- * Whether the text is empty or a substitution: delimiter, expression, delimiter, replacement, delimiter, flags; back
- * references only to groups of the expression.
+ * Whether the text is empty or a substitution: delimiter, regular expression, delimiter, replacement, delimiter, flags; back
+ * references only to groups of the expression. BIND as a secondary refuses a zone with another.
  * @see RFC 3402 §3.2
  */
 function isSubstitution(text: string): boolean {
@@ -68,6 +69,7 @@ function isSubstitution(text: string): boolean {
   if (/[0-9i\\\0]/.test(delimiter)) return false;
   const [expression, replacement, flags, ...more] = splitUnescaped(text.slice(1), delimiter);
   if (!expression || replacement === undefined || !/^i?$/.test(flags ?? "?") || more.length > 0) return false;
+  if (!isRegularExpression(expression)) return false;
   const groupCount = splitUnescaped(expression, "(").length - 1;
   return [...replacement.matchAll(/\\(\d)/g)].every(([, group]) => Number(group) >= 1 && Number(group) <= groupCount);
 }

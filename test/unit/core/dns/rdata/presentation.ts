@@ -177,6 +177,7 @@ export const REFUSED: readonly (readonly [type: string, text: string, field: str
   ["NAPTR", "\\# 9 00010002012B000000", "flags", "not lawful"],
   ["NAPTR", '1 2 "u" "" "!^.*$!sip:x" .', "regexp", "not of the form"],
   ["NAPTR", '1 2 "u" "" "!(a)!\\\\2!" .', "regexp", "not of the form"],
+  ["NAPTR", '1 2 "u" "" "!(a!b!" .', "regexp", "not of the form"],
   ["URI", '1 2 ""', "target", "empty"],
   ["LOC", "91 N 0 E 0m", "location", "latitude"],
   ["LOC", "0 0 60 N 0 E 0m", "location", "latitude"],
@@ -202,6 +203,9 @@ export const REFUSED: readonly (readonly [type: string, text: string, field: str
   ["HTTPS", "1 . ech=***", "SvcParams", "no lawful value"],
   ["HTTPS", "1 . key65535=a", "SvcParams", "not a service parameter"],
   ["HTTPS", "1 . key1=", "SvcParams", "no lawful value"],
+  ["HTTPS", "1 . dohpath=/q", "SvcParams", "no lawful value"],
+  ["HTTPS", "1 . dohpath=q{?dns}", "SvcParams", "no lawful value"],
+  ["HTTPS", "1 . key7=/q{?ddns}", "SvcParams", "lawful"],
   [
     "RRSIG",
     "A 5 3 86400 20030231173103 20030220173103 2642 example.net. AQPSKmyn",
