@@ -113,6 +113,26 @@ describe("a token", () => {
     expect(await api.call("POST", `/api/v1/update_soa/${path}`, undefined, own)).toMatchObject({ status: 403 });
   });
 
+  test("is not told by what speaks against a change what is at a name that it is not for", async () => {
+    const own = await token({ zones: [zone], names: ["_acme-challenge.**"], types: ["TXT"] });
+    const mine = await create(own, "_acme-challenge.mine", "TXT", "x");
+    await create(ACME, "secret", "TXT", "there");
+    const foreign = refused(`${last()}names: not for secret.${zone}`);
+    for (const [type, value] of [
+      ["TXT", "there"],
+      ["TXT", "other"],
+      ["CNAME", "a.example.net."],
+    ] as const) {
+      const fields = { name: "secret", type, value };
+      expect(await create(own, "secret", type, value)).toMatchObject(foreign);
+      for (const path of [`rr/${zone}/batch`, `zone_preview/${zone}`]) {
+        expect(await api.call("POST", `/api/v1/${path}`, { create: [fields] }, own)).toMatchObject({ status: 403 });
+      }
+    }
+    const moved = { name: "secret", value: "there" };
+    expect(await api.call("PUT", `/api/v1/rr/${zone}/${mine.body.rr_id}`, moved, own)).toMatchObject(foreign);
+  });
+
   test("is not told of what it may not read, whatever it asks for by an id, a file or a serial", async () => {
     const own = await token({ zones: [zone], names: ["_acme-challenge.**"], types: ["TXT"] });
     const hidden = await create(ACME, "unseen", "A", "192.0.2.77");

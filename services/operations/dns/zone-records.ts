@@ -1,15 +1,17 @@
+import { FOLLOWED_TYPES } from "../../core/dns/follow/follower.ts";
 import type { FollowerChange } from "../../core/dns/follow/follower-edits.ts";
 import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { editsOfRrsets, type RrsetChange } from "../../core/dns/rrset-edits.ts";
 import { nextSerial, nextSerialAnyway, serialIsAhead } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
-import { mayRead } from "../../core/dns/token.ts";
+import { judgeAsked, mayRead } from "../../core/dns/token.ts";
 import {
   editRecords,
   type Modification,
   type RecordDraft,
   type RecordEdits,
+  type StoredRecord,
   type ZoneEdits,
 } from "../../core/dns/zone-edit.ts";
 import { alteredTargets, findWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
@@ -54,6 +56,8 @@ export function changeRecords(
     const changedMeanwhile = judgeSerial(target, excerpt.zone, edits.atSerial);
     if (changedMeanwhile) return refuse(changedMeanwhile);
     const found = excerpt.records.filter((record) => mayRead(target.token, record) || !named.has(record.id));
+    const barred = target.token && judgeAsked(target.token, askedBy(edits, found));
+    if (barred) return refuse(barred);
     if (!edits.followers) return planEdits(on, { ...excerpt, records: found, names }, { edits, now });
     const planned = await planFollowers(on, excerpt.zone, edits.followers, target.token);
     if (!planned.ok) return planned;
@@ -63,6 +67,18 @@ export function changeRecords(
     const derived = { change, deletions: deletionIds.length };
     return planEdits(on, { ...excerpt, records: all, names }, { edits: withDerived, now, derived });
   });
+}
+
+/** The RRsets that edits ask for. Whoever is not for them is not to learn what they have, by what speaks against an edit. */
+function askedBy({ creations, modifications, followers }: ZoneEdits, records: readonly StoredRecord[]) {
+  const byId = new Map(records.map((record) => [record.id, record]));
+  const modified = modifications.flatMap(({ id, draft }) => {
+    const current = byId.get(id);
+    const wanted = current && draft(current);
+    return wanted?.ok ? [wanted.value] : [];
+  });
+  const followed = (followers?.creations ?? []).flatMap(({ owner }) => FOLLOWED_TYPES.map((type) => ({ owner, type })));
+  return [...creations, ...modified, ...followed];
 }
 
 /** A SOA that is to be the zone's, and its TTL. */
@@ -91,6 +107,8 @@ export function changeRrsets(
   return changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
     const excerpt = await excerptFor(on, target, all, []);
     if (!excerpt) return refuse(zoneDoesNotExist(target.domain));
+    const barred = target.token && judgeAsked(target.token, changes);
+    if (barred) return refuse(barred);
     const edits = editsOfRrsets(excerpt.records, changes);
     return edits.ok
       ? planEdits(on, { ...excerpt, names: all }, { edits: edits.value, now, soa, isOneStep: true })
