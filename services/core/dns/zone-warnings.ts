@@ -84,7 +84,7 @@ export interface DoubtfulChange {
 /**
  * Doubtful but lawful data, each once: data below a DNAME or a zone cut, MX, NS or SRV targets that are
  * CNAMEs in the zone, name servers of the zone without an address in it, the same for `mname`, parameters that clients
- * ignore, NSEC3 that costs too much, and what BIND refuses as a secondary. The list is bounded ({@link WarningList}).
+ * ignore, NSEC3 that costs too much, DS at the apex, and what BIND refuses as a secondary. The list is bounded ({@link WarningList}).
  */
 export function findWarnings(change: DoubtfulChange, view: ZoneView): Sentence[] {
   return runAtOnce(findWarningsSteps(change, view));
@@ -104,7 +104,8 @@ export function* findWarningsSteps(
   }
   for (const record of [...changed, ...pointing]) {
     if (warnings.isFull) break;
-    const warning = targetWarning(apex, record, factsAt) ?? aliasWarning(record) ?? denialWarning(record);
+    const warning =
+      targetWarning(apex, record, factsAt) ?? aliasWarning(record) ?? denialWarning(record) ?? dsWarning(apex, record);
     if (warning !== undefined) warnings.add(warning);
     yield;
   }
@@ -225,6 +226,13 @@ function aliasWarning({ owner, type, rdata }: ResourceRecord): Sentence | undefi
 /** NSEC3 parameters by which our servers, for what it would cost them, do not deny. */
 function denialWarning({ type, rdata }: ResourceRecord): Sentence | undefined {
   return type === TYPE.NSEC3PARAM && isCostlyToHash(rdata) ? sentence("nsec3-costly") : undefined;
+}
+
+/** RFC 4035 §2.4: the DS of a zone is its parent's, which answers for it. */
+function dsWarning(apex: DomainName, { owner, type }: ResourceRecord): Sentence | undefined {
+  return type === TYPE.DS && sameName(owner, apex)
+    ? sentence("ds-at-apex", { owner: formatDomainName(owner) })
+    : undefined;
 }
 
 /** BIND's `max-records-per-type`, unless its configuration has another. */

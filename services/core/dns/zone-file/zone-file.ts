@@ -140,7 +140,12 @@ class ZoneCollector {
 
   #setSoa(record: ResourceRecord, position: TextPosition): Sentence | undefined {
     if (record.owner.key !== this.#apex.key) return sentence("soa-not-at-apex");
-    if (this.soa !== undefined) return sentence("second-soa");
+    if (this.soa !== undefined) {
+      if (recordIdentity(this.soa) !== recordIdentity(record)) return sentence("second-soa");
+      // As at the end of what `dig AXFR` prints.
+      this.#warn(position, sentence("record-twice-in-file", { record: describe(record) }));
+      return undefined;
+    }
     this.soa = record;
     this.positions.set(record, position);
     return undefined;

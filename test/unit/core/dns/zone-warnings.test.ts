@@ -104,6 +104,11 @@ describe("warnings", () => {
       [recordOf("@", "NSEC3PARAM", "1 0 151 -"), recordOf("@", "NSEC3PARAM", `1 0 75 ${"ab".repeat(36)}`)],
       ["the NSEC3PARAM asks for more hashing than 150 iterations: names that do not exist are denied without a proof"],
     ],
+    [
+      "DS at the apex, and not elsewhere",
+      [recordOf("@", "DS", `1 13 2 ${"ab".repeat(32)}`), recordOf("cut", "DS", `1 13 2 ${"ab".repeat(32)}`)],
+      ["example.org. is the zone's apex: nobody looks for its DS records here, but in the zone above"],
+    ],
     ["NSEC3 that does not", [recordOf("@", "NSEC3PARAM", `1 0 150 ${"ab".repeat(35)}`)], []],
     ["an alias of a service without", [recordOf("@", "HTTPS", "0 pool.example.net.")], []],
     ["another type at a wildcard", [recordOf("*.w", "A", "192.0.2.1")], []],

@@ -90,6 +90,12 @@ txt	TXT	"a;b" c ; d
     ]);
   });
 
+  it("counts the SOA with which a transfer ends as the one with which it begins", () => {
+    const file = parse("@ 60 SOA a b 1 2 3 4 5\nb 60 NS host\n@ 60 SOA a b 1 2 3 4 5\n");
+    expect(file.records).toHaveLength(1);
+    expect(inWords(file.warnings)).toEqual(["line 3: duplicated record example.org. SOA"]);
+  });
+
   it("gives an RRset the TTL of its first record, and says so", () => {
     const file = parse("a 60 A 192.0.2.1\na 90 A 192.0.2.2\n");
     expect(file.records.map(({ ttl }) => ttl)).toEqual([60, 60]);
@@ -125,7 +131,7 @@ txt	TXT	"a;b" c ; d
     ["a..b 60 A 192.0.2.1", 1, 1, "empty label"],
     ["other.test. 60 A 192.0.2.1", 1, 1, "outside the zone"],
     ["a 60 SOA a b 1 2 3 4 5", 1, 1, "at the apex only"],
-    ["@ 60 SOA a b 1 2 3 4 5\n@ 60 SOA a b 1 2 3 4 5", 2, 1, "second SOA"],
+    ["@ 60 SOA a b 1 2 3 4 5\n@ 60 SOA a b 2 2 3 4 5", 2, 1, "second SOA"],
     ["a 60 TXT ( x", 1, 10, "never closed"],
     ["a 60 TXT x )", 1, 12, "not opened"],
     ['a 60 TXT "x\n"', 1, 10, "never closed"],

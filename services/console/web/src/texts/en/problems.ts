@@ -187,6 +187,7 @@ export const problems = {
     "jobs-unfinished": "Too many imports are still at work. Try again when one has ended.",
     "nsec3-costly":
       "The NSEC3PARAM asks for more hashing than 150 iterations: names that do not exist are denied without a proof.",
+    "ds-at-apex": "{owner} is the zone's apex: nobody looks for its DS records here, but in the zone above.",
     "wildcard-ns": "{owner} is a wildcard with NS records: BIND as a secondary refuses the whole zone for it.",
     "many-records":
       "{owner} has {count} {type} records: BIND as a secondary refuses the whole zone for more than {most}, unless its max-records-per-type allows them.",

@@ -217,6 +217,7 @@ export const problems: Texts["problems"] = {
       "El {type} de {owner} tiene parámetros junto a un SvcPriority de 0, con el que los clientes no los miran.",
     "nsec3-costly":
       "El NSEC3PARAM pide más cálculo que 150 iteraciones: los nombres que no existen se niegan sin prueba.",
+    "ds-at-apex": "{owner} es el ápice de la zona: nadie busca sus registros DS aquí, sino en la zona superior.",
     "wildcard-ns": "{owner} es un comodín con registros NS: BIND como secundario rechaza toda la zona por él.",
     "many-records":
       "{owner} tiene {count} registros {type}: BIND como secundario rechaza toda la zona si son más de {most}, salvo que su max-records-per-type los permita.",
