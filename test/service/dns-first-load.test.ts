@@ -120,6 +120,16 @@ function nodeText(reader: ZoneDatabaseReader, node: number): string {
   return texts.join(" ");
 }
 
+it("refuses suspended zones, in the place of zones of others above them", async () => {
+  for (const way of ["thread", "alone"] as const) {
+    const { publisher } = await load(way);
+    expect([...publisher.suspended].map(({ apex }) => Buffer.from(apex).toString())).toEqual([
+      "\tsuspended\u0004test\0",
+    ]);
+  }
+  expect([...(await load("thread", ["nobody"])).publisher.suspended]).toEqual([]);
+});
+
 const unsigned = isInstalled(SIGNING_PROGRAM) ? "" : ` (signed ones skipped: ${SIGNING_PROGRAM} is not installed)`;
 it(`loads with a thread what it loads alone: large zones, signed ones, none of corrupt or suspended ones${unsigned}`, async () => {
   const [thread, alone] = [await load("thread"), await load("alone")];

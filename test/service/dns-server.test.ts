@@ -26,12 +26,15 @@ import {
 /** Worker threads run compiled files only on Node 20; dns-server-batch.test.ts has those. */
 const PORTABLE = { PALOMAR_DNS_UDP: "portable" };
 
+const OTHER_OWNER = { resellerId: "other", crmId: "others" };
+
 let database: TestDatabase;
 let server: RunningService;
 
 beforeAll(async () => {
   database = await createTestDatabase();
   await addZoneOwner(database);
+  await addZoneOwner(database, OTHER_OWNER);
   await putZone("loaded.example.org", ["@ NS ns1", "ns1 A 192.0.2.53", "www A 192.0.2.1"], "loaded at start");
 });
 
@@ -116,6 +119,26 @@ describe("the authoritative server on a database", () => {
     await soon(async () => (await text()) === "child");
     await suspendZone(database, "child.parent.example.net", true);
     await soon(async () => (await text()) === "parent");
+  });
+
+  it("refuses a suspended child's names where the parent zone is another reseller's", async () => {
+    const records = ["@ NS ns1", "ns1 A 192.0.2.53", "*.child TXT parent", `child DS 1 13 2 ${"ab".repeat(32)}`];
+    await putZone("child.others.example.net", ["@ NS ns1", "ns1 A 192.0.2.53", "x TXT child"]);
+    await putZoneInto(database, "others.example.net", records, undefined, OTHER_OWNER);
+    const name = "x.child.others.example.net";
+    const rcode = async () => rcodeOf(await ask(name, "TXT"));
+    await soon(async () => String(dataOf(await ask(name, "TXT"))) === "child");
+    await suspendZone(database, "child.others.example.net", true);
+    await soon(async () => (await rcode()) === "REFUSED");
+    expect(rcodeOf(await ask("child.others.example.net", "SOA"))).toBe("REFUSED");
+    expect(rcodeOf(await ask("child.others.example.net", "DS"))).toBe("NOERROR");
+    expect(rcodeOf(await ask("beside.others.example.net", "TXT"))).toBe("NXDOMAIN");
+    await suspendZone(database, "child.others.example.net", false);
+    await soon(async () => (await rcode()) === "NOERROR");
+    await suspendZone(database, "child.others.example.net", true);
+    await soon(async () => (await rcode()) === "REFUSED");
+    await deleteZone(database, "child.others.example.net");
+    await soon(async () => String(dataOf(await ask(name, "TXT"))) === "parent");
   });
 
   it("loads a zone whole where the journal has a gap", async () => {

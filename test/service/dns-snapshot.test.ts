@@ -38,6 +38,11 @@ const observed: Observation[] = [];
 beforeAll(async () => {
   database = await createTestDatabase();
   await addZoneOwner(database);
+  const other = { resellerId: "other", crmId: "others" };
+  await addZoneOwner(database, other);
+  await putZone(database, "suspended.others.test", ["@ NS ns1.kept.test.", "www A 192.0.2.7"]);
+  await putZone(database, "others.test", ["@ NS ns1.kept.test.", "*.suspended A 192.0.2.66"], undefined, other);
+  await suspendZone(database, "suspended.others.test", true);
   await putZone(database, "kept.test", [
     "@ NS ns1",
     "ns1 A 192.0.2.1",
@@ -92,6 +97,7 @@ it("keeps the zones when it stops, and answers from them while the database is a
     ["no.kept.test", "A"],
     ["kept.test", "SOA"],
     ["wild.kept.test", "A"],
+    ["www.suspended.others.test", "A"],
   ] as const;
   const before = [];
   for (const [name, type] of questions) before.push({ ...(await ask(name, type)), id: 0 });
@@ -104,6 +110,7 @@ it("keeps the zones when it stops, and answers from them while the database is a
   const after = [];
   for (const [name, type] of questions) after.push({ ...(await ask(name, type)), id: 0 });
   expect(after).toEqual(before);
+  expect(rcodeOf(after.at(-1)!)).toBe("REFUSED");
   expect(rcodeOf(await ask("www.gone.test", "A"))).toBe("NOERROR");
 });
 

@@ -29,10 +29,11 @@ export const SIGNER = { keyRing: KEY_RING, clock: systemClock };
 const COMPANY = { resellerId: "reseller", crmId: "company" };
 export const SCOPE = { resellerId: COMPANY.resellerId };
 
-/** Adds the reseller and the company that the zones of a DNS server's test belong to. */
-export async function addZoneOwner({ db }: Pick<TestDatabase, "db">): Promise<void> {
-  await addReseller(db, { id: COMPANY.resellerId, name: "R", rpzLicence: false, keyHash: Buffer.from("k") });
-  await addCompany(db, KEY_RING, { ...COMPANY, name: "C", apikey: "key" });
+/** Adds a reseller and its company: those that the zones of a DNS server's test belong to, unless given. */
+export async function addZoneOwner({ db }: Pick<TestDatabase, "db">, owner = COMPANY): Promise<void> {
+  const keyHash = Buffer.from(owner.resellerId);
+  await addReseller(db, { id: owner.resellerId, name: "R", rpzLicence: false, keyHash });
+  await addCompany(db, KEY_RING, { ...owner, name: "C", apikey: "key" });
 }
 
 /** What the DNS server is started with, on a database of the test's own and a free port. */
@@ -77,9 +78,10 @@ export async function putZone(
   name: string,
   records: readonly string[],
   reasonForSilence?: string,
+  owner = COMPANY,
 ): Promise<void> {
   const text = `$TTL 300\n@ SOA ns1 hostmaster 1 7200 3600 1209600 60\n${records.join("\n")}\n`;
-  await putZoneFile({ db }, name, text, reasonForSilence);
+  await putZoneFile({ db }, name, text, reasonForSilence, owner);
 }
 
 /** As `putZone`, for a whole master file. */
@@ -88,9 +90,11 @@ export async function putZoneFile(
   name: string,
   text: string,
   reasonForSilence?: string,
+  owner = COMPANY,
 ): Promise<void> {
-  const target = { scope: SCOPE, apex: nameOf(name), domain: name, actor: "test", signer: SIGNER };
-  const applied = await importZone(db, COMPANY, target, { text, now: new Date() });
+  const scope = { resellerId: owner.resellerId };
+  const target = { scope, apex: nameOf(name), domain: name, actor: "test", signer: SIGNER };
+  const applied = await importZone(db, owner, target, { text, now: new Date() });
   if (!applied.ok) throw new Error(JSON.stringify(applied.error));
   if (reasonForSilence === undefined) await notifyZones(db, [applied.value.zone.id]);
 }

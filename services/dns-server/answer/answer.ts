@@ -92,6 +92,12 @@ export class Answerer {
   /** Whether the zone is not for this client, or not there to be answered; the response says so then. */
   #isExcepted(authority: Authority | undefined): boolean {
     const reader = this.#reader;
+    while ((reader.exceptionsOf(this.#zone) & EXCEPTION.SUSPENDED) !== 0) {
+      if (this.#enterZoneAbove()) continue;
+      this.#response.rcode = RCODE.REFUSED;
+      this.#response.extendedError = EXTENDED_ERROR.NOT_AUTHORITATIVE;
+      return true;
+    }
     if (reader.isRestricted(this.#zone) && !authority?.mayRead(reader.apexOf(this.#zone))) {
       this.needsAuthority = authority === undefined;
       this.#response.rcode = RCODE.REFUSED;
@@ -110,12 +116,27 @@ export class Answerer {
     let zone = type === TYPE.DS && name.labelCount > 0 ? this.#reader.findZone(name, 1) : 0;
     if (zone === 0) zone = this.#reader.findZone(name);
     if (zone === 0) return false;
+    this.#enterZone(zone);
+    return true;
+  }
+
+  /** In place of a suspended zone; not that of another reseller, who would speak for names that are not his. */
+  #enterZoneAbove(): boolean {
+    const reader = this.#reader;
+    const above = reader.findZone(this.#query.name, this.#apexLabel + 1);
+    if (above === 0 || reader.resellerOf(above) !== reader.resellerOf(this.#zone)) return false;
+    this.#enterZone(above);
+    return true;
+  }
+
+  /** @param zone that was found last */
+  #enterZone(zone: number): void {
+    const { name } = this.#query;
     this.#zone = zone;
     this.#apexLabel = this.#reader.zoneLabel;
     this.#reader.open(zone);
     const apex = name.startOf(this.#apexLabel);
     this.#response.enterZone(zone, name.lastUpperCase < apex ? HEADER_OCTETS + apex : 0);
-    return true;
   }
 
   /** Goes on with an alias' target, unless it is in no zone below that of the alias, or was in the chain before. */

@@ -3,6 +3,7 @@ import { closeSync, fsync, openSync, renameSync, rmSync, writeSync } from "node:
 import { type FileHandle, open } from "node:fs/promises";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
+import type { SuspendedZone } from "./zone-publisher.ts";
 import { type SnapshotZone, WordSource, ZoneStreamWriter } from "./zone-stream.ts";
 
 const synchronise = promisify(fsync);
@@ -12,8 +13,8 @@ const synchronise = promisify(fsync);
  * order, so that images lie as they do in memory.
  *
  *     kind   "PALOMAR ZONES" 0A, format (big-endian, in 4 octets), 01020304 as this machine writes it, 0000
- *     chunk  the first: written at (ms): number, life: text, transfer access, sealed: text; all others have zones, as
- *            zone-stream.ts has them
+ *     chunk  the first: written at (ms): number, life: text, transfer access, sealed: text, suspended zones, as JSON: text; all
+ *            others have zones, as zone-stream.ts has them
  *     end    of each chunk its octets and their SHA-256; then the number of chunks, of zones, nodes of all images, SHA-256 of
  *            the kind and of the end so far
  *
@@ -21,7 +22,7 @@ const synchronise = promisify(fsync);
  */
 const MAGIC = Buffer.from("PALOMAR ZONES\n", "latin1");
 /** To be counted up with every change of what images have (zone-database/layout.ts, size-class.ts). */
-const FORMAT = 6;
+const FORMAT = 7;
 const BYTE_ORDER = Buffer.from(Uint32Array.of(0x01020304).buffer);
 /** Octets of the kind, padded to a word. */
 const KIND_OCTETS = 24;
@@ -40,6 +41,8 @@ export interface SnapshotHead {
   readonly life: string;
   /** Who may transfer, as `sealAccess` has it; undefined where that was not known. */
   readonly access: string | undefined;
+  /** None of these zones is in the file. */
+  readonly suspended: readonly SuspendedZone[];
 }
 
 /**
@@ -56,7 +59,7 @@ export class SnapshotWriter {
   readonly #chunks: Buffer[] = [];
   readonly #zones = new ZoneStreamWriter((octets) => this.#putChunk(octets));
 
-  constructor(file: string, { writtenAtMs, life, access = "" }: SnapshotHead) {
+  constructor(file: string, { writtenAtMs, life, access = "", suspended }: SnapshotHead) {
     this.#file = file;
     this.#draft = `${file}.new`;
     this.#descriptor = openSync(this.#draft, "w", 0o600);
@@ -70,6 +73,8 @@ export class SnapshotWriter {
     head.number(writtenAtMs);
     head.text(Buffer.from(life, "utf8"));
     head.text(Buffer.from(access, "utf8"));
+    const rows = suspended.map(({ id, apex, resellerId }) => [id, Buffer.from(apex).toString("base64"), resellerId]);
+    head.text(Buffer.from(JSON.stringify(rows), "utf8"));
     this.#putChunk(head.take());
   }
 
@@ -162,7 +167,9 @@ export class SnapshotReader {
       const source = new WordSource(await readChunk(handle, first, new Int32Array(first.octets >> 2)));
       const text = () => Buffer.from(source.text()).toString("utf8");
       const head = { writtenAtMs: source.number(), life: text(), access: text() || undefined };
-      return new SnapshotReader(handle, end, head);
+      const rows: [id: number, apex: string, resellerId: string | null][] = JSON.parse(text());
+      const suspended = rows.map(([id, apex, resellerId]) => ({ id, apex: Buffer.from(apex, "base64"), resellerId }));
+      return new SnapshotReader(handle, end, { ...head, suspended });
     } catch (error) {
       await handle.close();
       throw error;

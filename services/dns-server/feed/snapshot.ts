@@ -113,6 +113,7 @@ export class ZoneDatabaseSnapshot {
         takes.begin(chunk);
         while (takes.takeNext()) if (pause.isDue()) await pause.take();
       }
+      for (const zone of snapshot.head.suspended) if (publisher.isInScope(zone.resellerId)) publisher.suspend(zone);
     } finally {
       takes.discard();
       await snapshot.close();
@@ -123,7 +124,7 @@ export class ZoneDatabaseSnapshot {
   /** What a load from the database has left that broke off is of another time than the file. */
   async #empty(pause: Pause): Promise<void> {
     const { publisher, writer } = this.#options;
-    for (const id of [...publisher.published.ids(), ...publisher.leftOut.map(({ zone }) => zone.id)]) {
+    for (const id of [...publisher.knownIds()]) {
       publisher.withdraw([id]);
       if (pause.isDue()) await pause.take();
     }
@@ -194,7 +195,8 @@ export class ZoneDatabaseSnapshot {
     const { life } = publisher;
     const images = new ZoneImageMaker(writer);
     const reader = new ZoneDatabaseReader(writer.memory);
-    const draft = new SnapshotWriter(file, { writtenAtMs: nowMs(), life, access: access.sealed() });
+    const head = { writtenAtMs: nowMs(), life, access: access.sealed(), suspended: [...publisher.suspended] };
+    const draft = new SnapshotWriter(file, head);
     const pause = makePause();
     const goOn = async () => {
       if (pause.isDue()) await pause.take();

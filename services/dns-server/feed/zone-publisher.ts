@@ -6,6 +6,7 @@ import { streamRecords } from "../../store/dns/published-zones.ts";
 import { selectionOf } from "../../store/dns/zone-selection.ts";
 import {
   readAllZones,
+  readSuspendedZones,
   readZones,
   streamZoneApexes,
   streamZoneIds,
@@ -34,6 +35,9 @@ const MANY_ZONES = 1_000;
 /** Below every version. */
 const UNKNOWN_VERSION = -1;
 
+/** What is known of a zone of which nothing is answered as it, or its company, is suspended. */
+export type SuspendedZone = Pick<ZoneSummary, "id" | "apex" | "resellerId">;
+
 /** What came of an attempt to publish zones. */
 export interface Publication {
   /** Those that had changed and are published. */
@@ -50,6 +54,8 @@ export class ZonePublisher {
   /** Zones that `publish` leaves to `publishHeldBack`, and whether they have been withdrawn since they were held back. */
   readonly #heldBack = new Map<number, { withdrawn: boolean }>();
   readonly #leftOut: LeftOutZones;
+  /** For each of them a place-holder stands in the zone database. */
+  readonly #suspended = new Map<number, SuspendedZone>();
   /** Whose zones the zone database is to hold. */
   readonly scope: ZoneScope;
   readonly #resellerIds: ReadonlySet<string> | undefined;
@@ -91,6 +97,17 @@ export class ZonePublisher {
     return this.#held;
   }
 
+  /** All that is in the zone database, or ought to be. */
+  *knownIds(): Iterable<number> {
+    yield* this.#held.ids();
+    for (const { zone } of this.leftOut) yield zone.id;
+    yield* this.#suspended.keys();
+  }
+
+  get suspended(): Iterable<SuspendedZone> {
+    return this.#suspended.values();
+  }
+
   /** Whether the zone database is to hold zones of a reseller, or, null, of nobody. */
   isInScope(resellerId: string | null): boolean {
     return resellerId === null || this.#resellerIds === undefined || this.#resellerIds.has(resellerId);
@@ -112,6 +129,7 @@ export class ZonePublisher {
     this.#life = life;
     this.#isAnotherLife = true;
     this.withdraw(this.leftOut.filter((one) => one.servedVersion === undefined).map(({ zone }) => zone.id));
+    this.withdraw(this.#suspended.keys());
     this.#held.setAll(UNKNOWN_VERSION);
   }
 
@@ -119,6 +137,7 @@ export class ZonePublisher {
   adopt(id: number, zone: HeldZone, reference?: number): void {
     this.#held.set(id, zone, reference);
     this.#leftOut.remove(id);
+    this.#suspended.delete(id);
   }
 
   /** Notes that a zone that somebody else would have put into a zone database that nobody is answered from does not fit. */
@@ -164,14 +183,32 @@ export class ZonePublisher {
       if (!zone) continue;
       this.#changes += 1;
       this.#writer.withdrawZone(zone.apex);
-      this.#held.delete(id);
-      this.#leftOut.remove(id);
+      this.#forget(id);
     }
+  }
+
+  #forget(id: number): void {
+    this.#held.delete(id);
+    this.#leftOut.remove(id);
+    this.#suspended.delete(id);
+  }
+
+  /** Has all of a zone be REFUSED from now on. */
+  suspend(zone: SuspendedZone): void {
+    const { id, apex, resellerId } = zone;
+    if (this.#suspended.has(id)) return;
+    const heldBack = this.#heldBack.get(id);
+    if (heldBack) heldBack.withdrawn = true;
+    if (this.#showPlaceHolder(zone, () => this.#writer.suspendZone({ apex, resellerId, negativeTtlSeconds: 0 }))) {
+      this.#changes += 1;
+      this.#forget(id);
+      this.#suspended.set(id, { id, apex, resellerId });
+    } else this.withdraw([id]);
   }
 
   /** Takes all zones out of the zone database that the database does not have, or not in scope. */
   async #withdrawOthers(client: pg.Client): Promise<void> {
-    const others = new Set([...this.#held.ids(), ...this.leftOut.map(({ zone }) => zone.id)]);
+    const others = new Set(this.knownIds());
     if (others.size > 0) {
       if (!this.#isAnotherLife) await streamZoneIds(client, this.scope, (id) => others.delete(id));
       else
@@ -183,9 +220,9 @@ export class ZonePublisher {
     this.withdraw(others);
   }
 
-  /** A zone that is held, or left out. */
+  /** A zone that is held, left out, or suspended. */
   #known(id: number): Pick<HeldZone, "apex"> | undefined {
-    return this.#held.get(id) ?? this.#leftOut.get(id)?.zone;
+    return this.#held.get(id) ?? this.#leftOut.get(id)?.zone ?? this.#suspended.get(id);
   }
 
   /**
@@ -203,7 +240,8 @@ export class ZonePublisher {
 
   /** @returns what was tried, and what was not */
   async #publishNews(client: pg.Client, zones: readonly ZoneState[], holdsLargeBack: boolean) {
-    this.withdraw(zones.filter((zone) => !this.#isWanted(zone)).map(({ id }) => id));
+    this.withdraw(zones.filter(({ resellerId }) => !this.isInScope(resellerId)).map(({ id }) => id));
+    for (const zone of zones) if (!zone.published && this.isInScope(zone.resellerId)) this.suspend(zone);
     const changed = zones.filter((zone) => this.#isNews(zone));
     // Whether there is room for them now is not for here: see `takeDue`.
     for (const zone of changed) this.#leftOut.note(zone);
@@ -234,12 +272,15 @@ export class ZonePublisher {
 
   /**
    * As `publishAll`, for a zone database that nobody is answered from and that has nothing yet.
-   * @param fill puts all zones into it, by `adopt`, `leaveOut` and `noteCorrupt`
+   * @param fill puts all zones into it that are not suspended, by `adopt`, `leaveOut` and `noteCorrupt`
    */
   async publishFirst(client: pg.Client, fill: () => Promise<void>): Promise<void> {
     this.#isFirst = true;
     try {
       await fill();
+      for await (const zones of readSuspendedZones(client, this.scope, ZONES_A_STEP)) {
+        for (const zone of zones) this.suspend(zone);
+      }
       if (this.#leftOut.size > 0) await this.#preferSmaller(client);
     } finally {
       this.#isFirst = false;
@@ -387,6 +428,7 @@ export class ZonePublisher {
 
   #notePublished(zone: ZoneState, reference?: number): void {
     this.#held.set(zone.id, zone, reference);
+    this.#suspended.delete(zone.id);
     if (this.#leftOut.remove(zone.id)) this.#observe({ kind: "zone-fits-again", level: "info", ...nameOf(zone) });
   }
 
@@ -403,7 +445,8 @@ export class ZonePublisher {
   #leaveOut(zone: ZoneSummary, takenOctets: number, ms: number): void {
     const writer = this.#writer;
     const servedVersion = this.#held.versionOf(zone.id);
-    if (servedVersion === undefined) this.#withhold(zone);
+    if (servedVersion === undefined && this.#showPlaceHolder(zone, () => writer.withholdZone(zone)))
+      this.#suspended.delete(zone.id);
     if (this.#leftOut.add(zone, { servedVersion, takenOctets, ms })) {
       const { usedOctets, totalOctets } = writer;
       const memory = { servesLastVersion: servedVersion !== undefined, takenOctets, usedOctets, totalOctets };
@@ -414,17 +457,18 @@ export class ZonePublisher {
     else writer.collect(COLLECT_NODES);
   }
 
-  /** All of a zone is SERVFAIL from now on: even for that there is room only after what was given up is taken apart. */
-  #withhold(zone: ZoneSummary): void {
+  /** Even for a place-holder there may be room only after what was given up is taken apart. @returns whether it is shown */
+  #showPlaceHolder(zone: SuspendedZone, show: () => void): boolean {
     do {
       try {
-        this.#writer.withholdZone(zone);
-        return;
+        show();
+        return true;
       } catch (error) {
         if (!(error instanceof ZoneDatabaseFullError)) throw error;
       }
     } while (this.#writer.collect(COLLECT_NODES));
     this.#observe({ kind: "zone-not-withheld", level: "error", ...nameOf(zone) });
+    return false;
   }
 
   /** Takes larger zones out again for smaller ones that came after them. */
@@ -445,7 +489,7 @@ export class ZonePublisher {
 }
 
 /** A zone as observations name it. */
-function nameOf({ id, apex }: ZoneSummary): { readonly zone: string; readonly zoneId: number } {
+function nameOf({ id, apex }: Pick<ZoneSummary, "id" | "apex">): { readonly zone: string; readonly zoneId: number } {
   return { zone: formatDomainName(nameFromStoredWire(apex)), zoneId: id };
 }
 

@@ -92,8 +92,11 @@ export const ZONE = {
 /** A zone's denial of existence, where it is no reference; it stays the same as long as the zone does. */
 export const DENIAL = { NONE: 0, NSEC: 1 } as const;
 
-/** RESTRICTED: only those may ask whom an ACL lets. WITHHELD: a place-holder, at and below which all is SERVFAIL. */
-export const EXCEPTION = { RESTRICTED: 1, WITHHELD: 2 } as const;
+/**
+ * RESTRICTED: only those may ask whom an ACL lets. The others are place-holders, at and below which all is SERVFAIL (WITHHELD), or
+ * REFUSED unless the zone above is the same reseller's (SUSPENDED).
+ */
+export const EXCEPTION = { RESTRICTED: 1, WITHHELD: 2, SUSPENDED: 4 } as const;
 
 /** How a zone's names are hashed (RFC 5155 §5): iterations, octets of the salt, the block's size, the salt. */
 export const NSEC3_PARAMETERS = { ITERATIONS: 0, SALT_OCTETS: 1, SIZE: 2, SALT: 3 } as const;

@@ -222,6 +222,11 @@ export class ZoneDatabaseReader {
     return this.#zoneField(zone, ZONE.EXCEPTIONS);
   }
 
+  /** A number for whose the zone is, the same for all of a reseller's. */
+  resellerOf(zone: number): number {
+    return this.#zoneField(zone, ZONE.RESELLER);
+  }
+
   /** Whether the zone answers only those whom an ACL lets ask. */
   isRestricted(zone: number): boolean {
     return (this.exceptionsOf(zone) & EXCEPTION.RESTRICTED) !== 0;

@@ -162,7 +162,21 @@ export class ZoneDatabaseWriter {
   withholdZone(zone: ServedZone): void {
     const segment = this.#roomiest();
     segment.admitPlaceHolder();
-    const exceptions = EXCEPTION.WITHHELD | (zone.restricted ? EXCEPTION.RESTRICTED : 0);
+    this.#showPlaceHolder(segment, zone, EXCEPTION.WITHHELD | (zone.restricted ? EXCEPTION.RESTRICTED : 0));
+  }
+
+  /**
+   * The same of a suspended zone, with REFUSED for SERVFAIL: the zone above answers in its place only where it is the same
+   * reseller's. It needs room as a small zone does.
+   * @throws ZoneDatabaseFullError
+   */
+  suspendZone(zone: ServedZone): void {
+    const segment = this.#roomiest();
+    segment.admitSmallZone();
+    this.#showPlaceHolder(segment, zone, EXCEPTION.SUSPENDED);
+  }
+
+  #showPlaceHolder(segment: ZoneSegment, zone: ServedZone, exceptions: number): void {
     const reference = this.#create(segment, zone, exceptions);
     try {
       this.#show(reference);
@@ -184,7 +198,7 @@ export class ZoneDatabaseWriter {
   /** The published zone of this apex (wire form, lower case); 0 when there is none. */
   publishedZone(apex: Uint8Array): number {
     const { zone } = this.#find(apex);
-    return zone !== 0 && this.#isWithheld(zone) ? 0 : zone;
+    return zone !== 0 && this.#isPlaceHolder(zone) ? 0 : zone;
   }
 
   /** Whose a zone is; null for nobody's. */
@@ -197,7 +211,7 @@ export class ZoneDatabaseWriter {
     const { zone, hash } = this.#find(apex);
     if (zone === 0) return;
     this.#zones.remove(hash, zone);
-    this.#zoneCount -= this.#isWithheld(zone) ? 0 : 1;
+    this.#zoneCount -= this.#isPlaceHolder(zone) ? 0 : 1;
     this.#discard(zone);
   }
 
@@ -354,8 +368,8 @@ export class ZoneDatabaseWriter {
     return { zone: this.#reader.findApex(hash, this.#apexName), hash };
   }
 
-  #isWithheld(zone: number): boolean {
-    return (this.#reader.exceptionsOf(zone) & EXCEPTION.WITHHELD) !== 0;
+  #isPlaceHolder(zone: number): boolean {
+    return (this.#reader.exceptionsOf(zone) & (EXCEPTION.WITHHELD | EXCEPTION.SUSPENDED)) !== 0;
   }
 
   #create(segment: ZoneSegment, served: ServedZone, exceptions: number): number {
@@ -378,7 +392,7 @@ export class ZoneDatabaseWriter {
     if (previous === zone) return;
     if (previous !== 0) {
       this.#zones.replace(hash, previous, zone);
-      this.#zoneCount -= this.#isWithheld(previous) ? 0 : 1;
+      this.#zoneCount -= this.#isPlaceHolder(previous) ? 0 : 1;
       this.#discard(previous);
     } else {
       this.#zones.insert(hash, zone);
@@ -386,7 +400,7 @@ export class ZoneDatabaseWriter {
       const { labelCount } = this.#apexName;
       if (labelCount > words[HEADER.DEEPEST_APEX]!) Atomics.store(words, HEADER.DEEPEST_APEX, labelCount);
     }
-    this.#zoneCount += this.#isWithheld(zone) ? 0 : 1;
+    this.#zoneCount += this.#isPlaceHolder(zone) ? 0 : 1;
   }
 
   #numberOf(resellerId: string | null): number {

@@ -27,6 +27,8 @@ export interface ZoneState extends ZoneSummary {
 
 /** Whether a zone is to be seen. */
 export const IS_PUBLISHED = "not suspended and not company_suspended";
+/** And whether not, as the index `zones_suspended` has it. */
+export const IS_SUSPENDED = "(suspended or company_suspended)";
 /** What `zoneStateMaker` makes zones of. */
 export const ZONE_STATE_COLUMNS = `id, apex, ${IS_PUBLISHED} as published, version, serial, ttl,
   mname, rname, refresh, retry, expire, minimum, reseller_id, kind <> 'primary' as restricted`;

@@ -2,7 +2,7 @@ import type pg from "pg";
 import { encodeSoaRdata } from "../../core/dns/soa.ts";
 import { copyMessages, copyOut, type TakeMessages } from "../copy-out.ts";
 import { isSelected, type ZoneSelection } from "./zone-selection.ts";
-import { IS_PUBLISHED, ZONE_STATE_COLUMNS, type ZoneState, zoneStateMaker } from "./zone-state-rows.ts";
+import { IS_PUBLISHED, IS_SUSPENDED, ZONE_STATE_COLUMNS, type ZoneState, zoneStateMaker } from "./zone-state-rows.ts";
 import { type SoaRow, soaOf } from "./zones.ts";
 
 export type { ZoneState, ZoneSummary } from "./zone-state-rows.ts";
@@ -26,14 +26,27 @@ export async function readChangedZones(client: pg.Client, sinceXid: string): Pro
 export type ZoneScope = readonly string[] | null;
 
 /** All zones of a scope by ascending id, at most `limit` at a time. */
-export async function* readAllZones(
+export function readAllZones(client: pg.Client, scope: ZoneScope, limit: number): AsyncGenerator<readonly ZoneState[]> {
+  return readZonesThat(client, isInScope(client, scope), limit);
+}
+
+/** As {@link readAllZones}, of those that are suspended. */
+export function readSuspendedZones(
   client: pg.Client,
   scope: ZoneScope,
   limit: number,
 ): AsyncGenerator<readonly ZoneState[]> {
+  return readZonesThat(client, `${IS_SUSPENDED} and ${isInScope(client, scope)}`, limit);
+}
+
+async function* readZonesThat(
+  client: pg.Client,
+  condition: string,
+  limit: number,
+): AsyncGenerator<readonly ZoneState[]> {
   for (let after = 0; ; ) {
     // COPY takes no parameters; these are numbers, and names that are escaped.
-    const place = `id > ${Number(after)} and ${isInScope(client, scope)} order by id limit ${Number(limit)}`;
+    const place = `id > ${Number(after)} and ${condition} order by id limit ${Number(limit)}`;
     const zones: ZoneState[] = [];
     const makeZone = zoneStateMaker();
     await copyOut(client, `select ${ZONE_STATE_COLUMNS} from zones where ${place}`, (row) => zones.push(makeZone(row)));

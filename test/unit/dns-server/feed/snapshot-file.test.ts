@@ -32,7 +32,7 @@ beforeEach(() => {
 
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-const HEAD = { writtenAtMs: 1_790_000_000_123, life: "first life", access: undefined };
+const HEAD = { writtenAtMs: 1_790_000_000_123, life: "first life", access: undefined, suspended: [] };
 
 /** A zone with all parts of its image at hand. */
 type KeptZone = SnapshotZone & { readonly parts: readonly Int32Array[] };
@@ -99,6 +99,15 @@ it("gives back what was written", async () => {
   expect(zones.map(summary)).toEqual(ZONES.map(summary));
 });
 
+it("keeps which zones are suspended", async () => {
+  const suspended = [
+    { id: 2 ** 40, apex: Buffer.from("\x01a\0"), resellerId: "reseller" },
+    { id: 7, apex: Buffer.from("\x01\xff\0", "latin1"), resellerId: null },
+  ];
+  await new SnapshotWriter(file, { ...HEAD, suspended }).finish(0);
+  expect((await read()).head).toEqual({ ...HEAD, suspended });
+});
+
 it("keeps who may transfer, however long the list is", async () => {
   const access = "x".repeat(3 << 20);
   const writer = new SnapshotWriter(file, { ...HEAD, access });
@@ -110,10 +119,10 @@ it("keeps who may transfer, however long the list is", async () => {
 });
 
 it.each([
-  ["is no snapshot", "PALOMAR BONES\n\0\0\0\x06\x04\x03\x02\x01\0\0"],
-  ["has format 5, and this version reads format 6", "PALOMAR ZONES\n\0\0\0\x05\0\0\0\0\0\0"],
-  ["has format 7, and this version reads format 6", "PALOMAR ZONES\n\0\0\0\x07\0\0\0\0\0\0"],
-  ["is of a machine of another kind", "PALOMAR ZONES\n\0\0\0\x06\x01\x02\x03\x04\0\0"],
+  ["is no snapshot", "PALOMAR BONES\n\0\0\0\x07\x04\x03\x02\x01\0\0"],
+  ["has format 6, and this version reads format 7", "PALOMAR ZONES\n\0\0\0\x06\0\0\0\0\0\0"],
+  ["has format 8, and this version reads format 7", "PALOMAR ZONES\n\0\0\0\x08\0\0\0\0\0\0"],
+  ["is of a machine of another kind", "PALOMAR ZONES\n\0\0\0\x07\x01\x02\x03\x04\0\0"],
 ])("takes nothing of a file that %s, and says so", async (why, head) => {
   writeFileSync(file, Buffer.concat([Buffer.from(head, "latin1"), Buffer.alloc(100)]));
   await expect(read()).rejects.toThrow(why);
