@@ -11,6 +11,7 @@ import { DNSSEC_TYPES } from "./dnssec-types.ts";
 import { formatHex, parseHex } from "./encoded-fields.ts";
 import { fieldEnd, type RdataContext, type RdataShape, type TextForm, TokenCursor } from "./field.ts";
 import { HOST_TYPES } from "./host-types.ts";
+import { isLawfulOpaque } from "./opaque-types.ts";
 import { SERVICE_TYPES } from "./service-types.ts";
 
 export type { RdataContext } from "./field.ts";
@@ -108,7 +109,7 @@ export function formatGenericRdata(rdata: Uint8Array): string {
 export function checkRdataWire(type: number, rdata: Uint8Array): Result<void, RdataError> {
   if (rdata.length > MAX_RDATA_OCTETS) return refuse(TOO_LONG);
   const shape = SHAPES.get(type);
-  if (shape === undefined) return ok(undefined);
+  if (shape === undefined) return isLawfulOpaque(type, rdata) ? ok(undefined) : refuse(UNLAWFUL);
   const fields = formatFields(shape, rdata);
   if (!Array.isArray(fields)) return refuse(fields);
   const problem = shape.check?.(rdata);
@@ -172,6 +173,7 @@ export function splitPriority(type: number, rdata: Uint8Array): { prio: string |
 
 /** RDLENGTH has 16 bits (RFC 1035 §4.1.3). */
 const MAX_RDATA_OCTETS = 0xffff;
+const UNLAWFUL = { field: "value", ...sentence("part-unlawful", { part: "value" }) };
 const TOO_LONG = { field: "value", ...sentence("data-too-long", { most: MAX_RDATA_OCTETS }) };
 
 /** What is known of each type. */
