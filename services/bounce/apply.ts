@@ -1,4 +1,5 @@
 import type { KeyRing } from "../core/key-ring.ts";
+import { validateAddress } from "../core/mail/address.ts";
 import { readBounceToken } from "../core/mail/tokens.ts";
 import { readDeliveryToken } from "../core/mail/tracking-tokens.ts";
 import { unsubscribeContact } from "../operations/mail/contact-changes.ts";
@@ -43,8 +44,15 @@ export function consequenceOf(finding: Finding, recipient: string): Consequence 
 
 /** The results that name the recipient; a report may name another address, to which the mail was forwarded. */
 function resultsFor(results: readonly BounceResult[], recipient: string): readonly BounceResult[] {
-  const named = results.filter((result) => result.recipient.toLowerCase() === recipient.toLowerCase());
+  const key = keyOf(recipient);
+  const named = results.filter((result) => keyOf(result.recipient) === key);
   return named.length > 0 ? named : results;
+}
+
+/** The same for all forms of an address: a report may have the A-labels of a domain, or another case. */
+function keyOf(text: string): string {
+  const address = validateAddress(text, { allowSmtputf8: true });
+  return (address.ok ? address.value.key : text).toLowerCase();
 }
 
 /** Which delivery a message is about, and what says so. */

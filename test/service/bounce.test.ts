@@ -285,6 +285,17 @@ describe("delivery reports", () => {
     expect(await eventsOf(email)).toEqual(["envio", "rebote_hard"]);
   });
 
+  it("know the contact by the A-labels of its domain", async () => {
+    const email = "one@ñandu.example";
+    const blocks: [string, string, string, string][] = [
+      ["other@example.com", "failed", "5.2.2", "552 5.2.2 Mailbox full"],
+      ["One@xn--andu-fqa.example", "failed", "5.1.1", "550 5.1.1 User unknown"],
+    ];
+    await sendBack(`${await deliver(email)}@bounces.localhost`, reportOfBlocks(blocks));
+    await untilQuiet();
+    expect(await eventsOf(email)).toEqual(["envio", "rebote_hard"]);
+  });
+
   it.each([
     ["a full mailbox", "failed", "5.2.2", "552 5.2.2 Mailbox full", ["envio", "rebote-soft"]],
     ["a block list", "failed", "5.7.1", "554 5.7.1 Client host blocked using a block list", ["envio", "rebote-soft"]],

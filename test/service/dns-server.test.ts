@@ -113,12 +113,16 @@ describe("the authoritative server on a database", () => {
   });
 
   it("answers a suspended child's names from the parent zone", async () => {
-    await putZone("parent.example.net", ["@ NS ns1", "ns1 A 192.0.2.53", "*.child TXT parent"]);
+    await putZone("parent.example.net", ["@ NS ns1", "ns1 A 192.0.2.53", "*.child TXT parent", "al CNAME x.child"]);
     await putZone("child.parent.example.net", ["@ NS ns1", "ns1 A 192.0.2.53", "x TXT child"]);
     const text = async () => String(dataOf(await ask("x.child.parent.example.net", "TXT")));
     await soon(async () => (await text()) === "child");
     await suspendZone(database, "child.parent.example.net", true);
     await soon(async () => (await text()) === "parent");
+    expect(dataOf(await ask("al.parent.example.net", "TXT")).map(String)).toEqual([
+      "x.child.parent.example.net",
+      "parent",
+    ]);
   });
 
   it("refuses a suspended child's names where the parent zone is another reseller's", async () => {

@@ -136,6 +136,18 @@ describe("an update", () => {
     expect(await records()).not.toContain("history A 192.0.2.1");
   });
 
+  it("asks by its prerequisites for nothing that its key is not for", async () => {
+    const rcodeOf = (prerequisite: MessageRecord) =>
+      send(signed([], { as: acme, prerequisites: [prerequisite] }).octets);
+    for (const type of ["ANY", "TXT"] as const) {
+      for (const which of [CLASS.ANY, CLASS.NONE]) {
+        expect(await rcodeOf(bare(`history.${zone}.`, type, which))).toBe(RCODE.REFUSED);
+      }
+    }
+    expect(await rcodeOf({ ...addition("history", "TXT", "one"), ttl: 0 })).toBe(RCODE.REFUSED);
+    expect(await rcodeOf(bare(`_acme-challenge.none.${zone}.`, "TXT", CLASS.NONE))).toBe(RCODE.NOERROR);
+  });
+
   it("of a signed zone is signed with it", async () => {
     const of = await stack.makeZone();
     expect(await stack.api.call("PUT", `/api/v1/dnssec/${of}`, { enabled: true })).toMatchObject({ status: 200 });

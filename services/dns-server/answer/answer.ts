@@ -144,12 +144,18 @@ export class Answerer {
     if (this.#reader.apexLabelIn(this.#zone, target) < 0) return false;
     if (target.equals(this.#query.name)) return false;
     for (let index = 1; index < aliases; index += 1) if (target.equals(this.#chain[index]!)) return false;
-    const zone = this.#reader.findZone(target);
+    const reader = this.#reader;
+    let zone = reader.findZone(target);
+    // As of a question's own name: in place of a suspended zone the same reseller's above it.
+    while (zone !== 0 && (reader.exceptionsOf(zone) & EXCEPTION.SUSPENDED) !== 0) {
+      const above = reader.findZone(target, reader.zoneLabel + 1);
+      zone = above !== 0 && reader.resellerOf(above) === reader.resellerOf(zone) ? above : 0;
+    }
     // A public name leads into no restricted zone, nor into a place-holder; within one, whoever asks has been let in.
-    if (zone === 0 || (zone !== this.#zone && this.#reader.exceptionsOf(zone) !== 0)) return false;
-    if (zone !== this.#zone) this.#reader.open(zone);
+    if (zone === 0 || (zone !== this.#zone && reader.exceptionsOf(zone) !== 0)) return false;
+    if (zone !== this.#zone) reader.open(zone);
     this.#zone = zone;
-    this.#apexLabel = this.#reader.zoneLabel;
+    this.#apexLabel = reader.zoneLabel;
     this.#response.enterZone(zone, 0);
     return true;
   }

@@ -33,7 +33,9 @@ export async function updateZone(
   request: UpdateRequest,
   now: Date,
 ): Promise<Result<ZoneUpdated, Refusal>> {
-  const asked = request.steps.map((step) => ({ owner: ownerOf(step), type: typeOf(step) }));
+  // What stands at a name is told by prerequisites alone as well.
+  const needed = request.prerequisites.map((one) => ({ owner: one.owner, type: "type" in one ? one.type : undefined }));
+  const asked = [...needed, ...request.steps.map((step) => ({ owner: ownerOf(step), type: typeOf(step) }))];
   const barred = target.token && judgeAsked(target.token, asked);
   if (barred) return refuse(barred);
   const names = namesOf(request);

@@ -1,20 +1,26 @@
 /** The most that a repetition may ask for (RE_DUP_MAX of POSIX). */
 const MOST_REPETITIONS = 255;
 
+/** The classes of characters that POSIX has in every locale. */
+const CLASSES = "alnum|alpha|blank|cntrl|digit|graph|lower|print|punct|space|upper|xdigit";
+
 /**
- * Whether a text is an extended regular expression of POSIX: groups and brackets that end, ranges in their order, something
+ * How many groups a text has as an extended regular expression of POSIX; undefined where it is none. One has groups and brackets that end, ranges in their order, something
  * before each repetition, no empty alternative, and no back reference, which extended ones do not have. Name servers that
  * compile it refuse the zone for one that is none.
- * @param text without NUL
  * @see POSIX.1-2017, volume 1, section 9.4
  */
-export function isRegularExpression(text: string): boolean {
-  return new Parser(text).isWhole();
+export function countGroups(text: string): number | undefined {
+  const parser = new Parser(text);
+  return parser.isWhole() ? parser.groups : undefined;
 }
+
+const CLASS = new RegExp(`\\[:(?:${CLASSES}):\\]`, "y");
 
 class Parser {
   readonly #text: string;
   #at = 0;
+  groups = 0;
 
   constructor(text: string) {
     this.#text = text;
@@ -42,7 +48,10 @@ class Parser {
   }
 
   #takeAtom(): boolean {
-    if (this.#takes("(")) return this.#takeAlternatives(true) && this.#takes(")");
+    if (this.#takes("(")) {
+      this.groups += 1;
+      return this.#takeAlternatives(true) && this.#takes(")");
+    }
     if (this.#takes("[")) return this.#takeBracket();
     if (this.#takes("\\")) return this.#takePattern(/[^\0\d]/y) !== undefined;
     return this.#takePattern(/[^\0*+?{)]/y) !== undefined;
@@ -61,13 +70,19 @@ class Parser {
   #takeBracket(): boolean {
     this.#takes("^");
     for (let isFirst = true; isFirst || !this.#takes("]"); isFirst = false) {
-      if (this.#takePattern(/\[([:.=])[a-z]+\1\]/y) !== undefined) continue;
-      const from = this.#takePattern(/[^\0]/y)?.[0];
-      if (from === undefined) return false;
-      const to = this.#takePattern(/-([^\0\]])/y)?.[1];
-      if (to !== undefined && to < from) return false;
+      if (!this.#takeElement()) return false;
     }
     return true;
+  }
+
+  /** A class, a character, or a range of characters, whose end begins no other one. */
+  #takeElement(): boolean {
+    if (this.#takePattern(CLASS) !== undefined) return !this.#isNext("-") || this.#text[this.#at + 1] === "]";
+    const from = this.#takePattern(/[^\0]/y)?.[0];
+    // Collating elements are other ones in every locale.
+    if (from === undefined || (from === "[" && /[:.=]/.test(this.#text[this.#at] ?? ""))) return false;
+    const to = this.#takePattern(/-([^\0\]])/y)?.[1];
+    return to === undefined || (from <= to && to !== "[" && !this.#isNext("-"));
   }
 
   #isNext(character: string): boolean {

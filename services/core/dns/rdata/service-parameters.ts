@@ -257,11 +257,21 @@ const echCodec: ParameterCodec = {
   format: (value) => (value.length === 0 ? undefined : formatBase64(value)),
 };
 
-/** A relative URI template with the variable `dns` (RFC 9461 §5). */
-const DOH_PATH = /^\/(?=.*\{[?&/+#.;]?([^{}]*,)?dns([:*][^{},]*)?(,[^{}]*)?\})/s;
+/** An expression of a URI template (RFC 6570 §2.2): an operator, and variables with their modifiers. */
+const TEMPLATE_EXPRESSION = /\{[+#./;?&]?([^{}]+)\}/g;
+/** Without dots in names: BIND refuses a zone for them. */
+const TEMPLATE_VARIABLE = /^((?:\w|%[0-9a-f]{2})+)(?::[1-9]\d{0,3}|\*)?$/i;
+/** What no literal of a template has: a brace, or a percent sign that encodes nothing. */
+const NO_LITERAL = /[{}]|%(?![0-9a-f]{2})/i;
 
+/** A relative URI template with the variable `dns` (RFC 9461 §5). */
 function isDohPath(octets: Uint8Array): boolean {
-  return isUtf8(octets) && DOH_PATH.test(ascii(octets));
+  const text = ascii(octets);
+  if (!isUtf8(octets) || !text.startsWith("/") || NO_LITERAL.test(text.replaceAll(TEMPLATE_EXPRESSION, "/")))
+    return false;
+  const variables = [...text.matchAll(TEMPLATE_EXPRESSION)].flatMap(([, list]) => list!.split(","));
+  const names = variables.map((variable) => TEMPLATE_VARIABLE.exec(variable)?.[1]);
+  return names.includes("dns") && !names.includes(undefined);
 }
 
 const dohPathCodec: ParameterCodec = {

@@ -2,7 +2,7 @@ import { sentence } from "../../sentences.ts";
 import { TYPE } from "../rr-types.ts";
 import { nameField, numberField, stringField } from "./basic-fields.ts";
 import { type Field, type FieldProblem, fieldEnd, type RdataShape } from "./field.ts";
-import { isRegularExpression } from "./regular-expression.ts";
+import { countGroups } from "./regular-expression.ts";
 import { serviceParametersField } from "./service-parameters.ts";
 
 const serviceBinding: RdataShape = {
@@ -69,8 +69,8 @@ function isSubstitution(text: string): boolean {
   if (/[0-9i\\\0]/.test(delimiter)) return false;
   const [expression, replacement, flags, ...more] = splitUnescaped(text.slice(1), delimiter);
   if (!expression || replacement === undefined || !/^i?$/.test(flags ?? "?") || more.length > 0) return false;
-  if (!isRegularExpression(expression)) return false;
-  const groupCount = splitUnescaped(expression, "(").length - 1;
+  const groupCount = countGroups(expression);
+  if (groupCount === undefined) return false;
   return [...replacement.matchAll(/\\(\d)/g)].every(([, group]) => Number(group) >= 1 && Number(group) <= groupCount);
 }
 

@@ -206,6 +206,10 @@ export const REFUSED: readonly (readonly [type: string, text: string, field: str
   ["HTTPS", "1 . dohpath=/q", "SvcParams", "no lawful value"],
   ["HTTPS", "1 . dohpath=q{?dns}", "SvcParams", "no lawful value"],
   ["HTTPS", "1 . key7=/q{?ddns}", "SvcParams", "lawful"],
+  ["HTTPS", '1 . dohpath="/{?dns}{"', "SvcParams", "no lawful value"],
+  ["HTTPS", '1 . dohpath="/{?dns:0}"', "SvcParams", "no lawful value"],
+  ["HTTPS", '1 . dohpath="/{?dns}{?}"', "SvcParams", "no lawful value"],
+  ["NAPTR", '1 2 "u" "" "![(]!\\\\1!" .', "regexp", "not of the form"],
   [
     "RRSIG",
     "A 5 3 86400 20030231173103 20030220173103 2642 example.net. AQPSKmyn",
