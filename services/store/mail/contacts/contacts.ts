@@ -16,7 +16,7 @@ export async function countHardBouncedMessages(
     db,
     `select "contactId", count(distinct coalesce(delivery_id, -id))::int as messages
      from (
-       select contacts.id as "contactId", events.kind, events.at, events.delivery_id, events.id,
+       select contacts.instance_id, contacts.id as "contactId", events.kind, events.at, events.delivery_id, events.id,
          max(events.at) filter (where events.kind <> $2) over (partition by contacts.instance_id, contacts.id) as touched_at
        from events join contacts on contacts.instance_id = events.instance_id and contacts.id = events.contact_id
        where events.instance_id = any($3::bigint[]) and contacts.instance_id = any($3::bigint[])
@@ -24,7 +24,7 @@ export async function countHardBouncedMessages(
          and (events.kind = $2 or events.kind in (${TOUCHES.join(", ")}) and not events.machine)
      ) history
      where kind = $2 and (touched_at is null or at > touched_at)
-     group by 1`,
+     group by instance_id, "contactId"`,
     [contacts.map(({ id }) => id), EVENT_KINDS["hard-bounce"], [...new Set(contacts.map(instanceOf))]],
   );
   return new Map(rows.map(({ contactId, messages }) => [contactId, messages]));
