@@ -1,5 +1,5 @@
 import type { KeyRing } from "../core/key-ring.ts";
-import { validateAddress } from "../core/mail/address.ts";
+import { addressKeyOf } from "../core/mail/address.ts";
 import { readBounceToken } from "../core/mail/tokens.ts";
 import { readDeliveryToken } from "../core/mail/tracking-tokens.ts";
 import { unsubscribeContact } from "../operations/mail/contact-changes.ts";
@@ -51,8 +51,7 @@ function resultsFor(results: readonly BounceResult[], recipient: string): readon
 
 /** The same for all forms of an address: a report may have the A-labels of a domain, or another case. */
 function keyOf(text: string): string {
-  const address = validateAddress(text, { allowSmtputf8: true });
-  return (address.ok ? address.value.key : text).toLowerCase();
+  return (addressKeyOf(text) ?? text).toLowerCase();
 }
 
 /** Which delivery a message is about, and what says so. */

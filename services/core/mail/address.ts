@@ -40,6 +40,12 @@ const INTERNATIONAL_DOT_ATOM = new RegExp(`^${INTERNATIONAL_ATEXT}+(?:\\.${INTER
 const ASCII_CHARACTER = new RegExp(`^${ASCII_ATEXT}$`);
 const INTERNATIONAL_CHARACTER = new RegExp(`^${INTERNATIONAL_ATEXT}$`, "u");
 
+/** What equal addresses have in common; undefined for what is no address. */
+export function addressKeyOf(text: string): string | undefined {
+  const valid = validateAddress(text, { allowSmtputf8: true });
+  return valid.ok ? valid.value.key : undefined;
+}
+
 /**
  * Parse an address.
  * @param options.allowSmtputf8 whether the local part may hold characters beyond ASCII

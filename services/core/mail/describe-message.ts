@@ -1,6 +1,6 @@
 import libmime from "libmime";
 import addressparser from "nodemailer/lib/addressparser";
-import { validateAddress } from "./address.ts";
+import { addressKeyOf } from "./address.ts";
 import { fieldValue, type RawField, splitMessage } from "./message.ts";
 import type { MessageDescription } from "./message-terms.ts";
 
@@ -17,15 +17,9 @@ export function describeMessage(octets: Buffer): MessageDescription {
   const [author] = addressparser(readField("from") ?? "", { flatten: true });
   return {
     subject: cut(libmime.decodeWords(readField("subject") ?? "")),
-    sender: senderKeyOf(author?.address ?? ""),
+    sender: addressKeyOf(author?.address ?? "") ?? null,
     messageId: /<[^<>\s]{1,250}>/.exec(readField("message-id") ?? "")?.[0] ?? null,
   };
-}
-
-/** How a sender is kept, and looked for; null for what is no address. */
-export function senderKeyOf(address: string): string | null {
-  const valid = validateAddress(address, { allowSmtputf8: true });
-  return valid.ok ? valid.value.key : null;
 }
 
 /** A subject as it is kept: one line, not too long; PostgreSQL takes no NUL. */

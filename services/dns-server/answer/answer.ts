@@ -93,10 +93,13 @@ export class Answerer {
   #isExcepted(authority: Authority | undefined): boolean {
     const reader = this.#reader;
     while ((reader.exceptionsOf(this.#zone) & EXCEPTION.SUSPENDED) !== 0) {
-      if (this.#enterZoneAbove()) continue;
-      this.#response.rcode = RCODE.REFUSED;
-      this.#response.extendedError = EXTENDED_ERROR.NOT_AUTHORITATIVE;
-      return true;
+      const above = this.#zoneInPlaceOf(this.#zone, this.#query.name, this.#apexLabel);
+      if (above === 0) {
+        this.#response.rcode = RCODE.REFUSED;
+        this.#response.extendedError = EXTENDED_ERROR.NOT_AUTHORITATIVE;
+        return true;
+      }
+      this.#enterZone(above);
     }
     if (reader.isRestricted(this.#zone) && !authority?.mayRead(reader.apexOf(this.#zone))) {
       this.needsAuthority = authority === undefined;
@@ -120,13 +123,16 @@ export class Answerer {
     return true;
   }
 
-  /** In place of a suspended zone; not that of another reseller, who would speak for names that are not his. */
-  #enterZoneAbove(): boolean {
+  /**
+   * The zone that answers in place of a suspended one: that above it, if it is not another reseller's, who would speak for
+   * names that are not his.
+   * @param apexLabel where in the name the suspended one begins
+   * @returns 0 for none
+   */
+  #zoneInPlaceOf(suspended: number, name: LookupName, apexLabel: number): number {
     const reader = this.#reader;
-    const above = reader.findZone(this.#query.name, this.#apexLabel + 1);
-    if (above === 0 || reader.resellerOf(above) !== reader.resellerOf(this.#zone)) return false;
-    this.#enterZone(above);
-    return true;
+    const above = reader.findZone(name, apexLabel + 1);
+    return above !== 0 && reader.resellerOf(above) === reader.resellerOf(suspended) ? above : 0;
   }
 
   /** @param zone that was found last */
@@ -146,11 +152,8 @@ export class Answerer {
     for (let index = 1; index < aliases; index += 1) if (target.equals(this.#chain[index]!)) return false;
     const reader = this.#reader;
     let zone = reader.findZone(target);
-    // As of a question's own name: in place of a suspended zone the same reseller's above it.
-    while (zone !== 0 && (reader.exceptionsOf(zone) & EXCEPTION.SUSPENDED) !== 0) {
-      const above = reader.findZone(target, reader.zoneLabel + 1);
-      zone = above !== 0 && reader.resellerOf(above) === reader.resellerOf(zone) ? above : 0;
-    }
+    while (zone !== 0 && (reader.exceptionsOf(zone) & EXCEPTION.SUSPENDED) !== 0)
+      zone = this.#zoneInPlaceOf(zone, target, reader.zoneLabel);
     // A public name leads into no restricted zone, nor into a place-holder; within one, whoever asks has been let in.
     if (zone === 0 || (zone !== this.#zone && reader.exceptionsOf(zone) !== 0)) return false;
     if (zone !== this.#zone) reader.open(zone);

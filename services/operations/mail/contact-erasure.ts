@@ -1,4 +1,4 @@
-import type { EmailAddress } from "../../core/mail/address.ts";
+import { addressKeyOf, type EmailAddress } from "../../core/mail/address.ts";
 import type { MessageDescription } from "../../core/mail/message-terms.ts";
 import { redactOctets, redactText } from "../../core/mail/redaction.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
@@ -27,7 +27,6 @@ import {
 } from "../../store/mail/contacts/contact-erasure-traces.ts";
 import { beginErasure, lockAddress } from "../../store/mail/contacts/contacts.ts";
 import { hasObjected, keepErased, removeSuppression } from "../../store/mail/contacts/suppressions.ts";
-import { addressKeyOf } from "../../store/mail/events/event-copies.ts";
 import { announceStop } from "../../store/mail/queue/queue.ts";
 import { takeRecipientsOff } from "../../store/mail/queue/single-deliveries.ts";
 import type { StoredMailbox, StoredTemplate } from "../../store/mail/sends/messages.ts";

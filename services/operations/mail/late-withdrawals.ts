@@ -1,6 +1,6 @@
+import { addressKeyOf } from "../../core/mail/address.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { type BarredDelivery, findBarred, findBarredCopies } from "../../store/mail/contacts/recipients.ts";
-import { addressKeyOf } from "../../store/mail/events/event-copies.ts";
 import { TOLD_KINDS } from "../../store/mail/events/event-kinds.ts";
 import { recordEvents } from "../../store/mail/events/events.ts";
 import { beginWork } from "../../store/mail/queue/mail-work.ts";

@@ -1,5 +1,4 @@
-import { validateAddress } from "../../core/mail/address.ts";
-import { senderKeyOf } from "../../core/mail/describe-message.ts";
+import { addressKeyOf, validateAddress } from "../../core/mail/address.ts";
 import { encodeDomain, mapDomain } from "../../core/mail/idna.ts";
 import { messageIdTerm, senderTerm, subjectTerms } from "../../core/mail/message-terms.ts";
 import { readMessageName } from "../../core/mail/tokens.ts";
@@ -196,7 +195,7 @@ function toAscii(domain: string): string | undefined {
 
 /** An address as it is kept, or `@` and a domain; undefined for what is neither. */
 function readSender(text: string): string | undefined {
-  if (/[^@]@/.test(text)) return senderKeyOf(text) ?? undefined;
+  if (/[^@]@/.test(text)) return addressKeyOf(text);
   const domain = toAscii(text);
   return domain === undefined ? undefined : `@${domain}`;
 }

@@ -33,7 +33,7 @@ export const DNSSEC_ALGORITHMS: Readonly<Record<string, number>> = {
 };
 
 /** Octets of a digest by digest type (RFC 4034, RFC 4509, RFC 6605). */
-const DS_DIGEST_OCTETS = new Map([
+export const DS_DIGEST_OCTETS: ReadonlyMap<number, number> = new Map([
   [1, 20],
   [2, 32],
   [3, 32],

@@ -1,3 +1,4 @@
+import { DS_DIGEST_OCTETS } from "./dnssec-types.ts";
 import { type FieldLayout, fieldEnd } from "./field.ts";
 
 /**
@@ -38,13 +39,6 @@ export function isLawfulOpaque(type: number, rdata: Uint8Array): boolean {
   return LAWFUL.get(type)?.(rdata) ?? true;
 }
 
-/** Of digests by their type (RFC 4034, 4509, 6605). */
-const DIGEST_OCTETS = new Map([
-  [1, 20],
-  [2, 32],
-  [4, 48],
-]);
-
 function fieldsOf(...layouts: readonly FieldLayout[]): (rdata: Uint8Array) => boolean {
   return (rdata) => restOf(rdata, ...layouts) === 0;
 }
@@ -74,7 +68,7 @@ function isNextBitmap(bitmap: Uint8Array | undefined): boolean {
 
 /** As DS. */
 function isLookaside(rdata: Uint8Array): boolean {
-  const octets = DIGEST_OCTETS.get(rdata[3]!);
+  const octets = DS_DIGEST_OCTETS.get(rdata[3]!);
   return octets === undefined ? rdata.length > 4 : rdata.length === 4 + octets;
 }
 

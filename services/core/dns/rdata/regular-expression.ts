@@ -5,9 +5,9 @@ const MOST_REPETITIONS = 255;
 const CLASSES = "alnum|alpha|blank|cntrl|digit|graph|lower|print|punct|space|upper|xdigit";
 
 /**
- * How many groups a text has as an extended regular expression of POSIX; undefined where it is none. One has groups and brackets that end, ranges in their order, something
- * before each repetition, no empty alternative, and no back reference, which extended ones do not have. Name servers that
- * compile it refuse the zone for one that is none.
+ * How many groups a text has as an extended regular expression of POSIX; undefined where it is none. In one, groups and
+ * brackets end, ranges are in their order, something stands before each repetition and in each alternative, and there is no back
+ * reference, which extended ones do not have. Name servers that compile it refuse the zone for one that is none.
  * @see POSIX.1-2017, volume 1, section 9.4
  */
 export function countGroups(text: string): number | undefined {

@@ -1,6 +1,7 @@
+import { addressKeyOf } from "../../../core/mail/address.ts";
 import { redactText } from "../../../core/mail/redaction.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
-import { addressKeyOf, findCopySpellings, OF_COPIES } from "../events/event-copies.ts";
+import { findCopySpellings, OF_COPIES } from "../events/event-copies.ts";
 import { COUNT_AGGREGATES, COUNT_COLUMNS } from "../events/event-kinds.ts";
 import type { ErasureSubject } from "./contact-erasure-messages.ts";
 

@@ -1,4 +1,4 @@
-import { type EmailAddress, validateAddress } from "../../../core/mail/address.ts";
+import { addressKeyOf, type EmailAddress } from "../../../core/mail/address.ts";
 import type { ContactEvent } from "../../../core/mail/contact.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { CONTACT_EVENT_COLUMNS, type ContactEventRow, toContactEvent } from "./event-pages.ts";
@@ -30,10 +30,4 @@ export async function listCopyEvents(db: Db, instanceId: number, address: EmailA
     [instanceId, address.local, spellings],
   );
   return rows.map(toContactEvent);
-}
-
-/** What equal addresses have in common; undefined for what is no address. */
-export function addressKeyOf(email: string): string | undefined {
-  const address = validateAddress(email, { allowSmtputf8: true });
-  return address.ok ? address.value.key : undefined;
 }

@@ -1,4 +1,5 @@
-import { cut, describeMessage, senderKeyOf } from "../../../core/mail/describe-message.ts";
+import { addressKeyOf } from "../../../core/mail/address.ts";
+import { cut, describeMessage } from "../../../core/mail/describe-message.ts";
 import type { MessageDsn } from "../../../core/mail/dsn-parameters.ts";
 import type { MessageTracking } from "../../../core/mail/message-places.ts";
 import { type MessageDescription, messageTerms } from "../../../core/mail/message-terms.ts";
@@ -128,7 +129,7 @@ async function insertMessages(transaction: Transaction, messages: readonly NewMe
 export function descriptionOf(content: MessageContent): MessageDescription {
   if (content.kind === "finished") return describeMessage(content.octets);
   const { subject, from } = content.template;
-  return { subject: cut(subject), sender: senderKeyOf(from.address), messageId: null };
+  return { subject: cut(subject), sender: addressKeyOf(from.address) ?? null, messageId: null };
 }
 
 /** In the order of the statement: up to `is_report` every message's, then a template's, then a finished one's. */
