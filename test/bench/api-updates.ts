@@ -9,7 +9,8 @@ import { encodeMessage } from "../../services/core/dns/message.ts";
 import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
 import { CLASS, OPCODE, RCODE, TYPE } from "../../services/core/dns/rr-types.ts";
 import { type TsigKey, TsigSigner } from "../../services/core/dns/tsig.ts";
-import { isInstalled, stopChild, untilAnswering } from "./dns-peers.ts";
+import { isInstalled } from "../support/peers-processes.ts";
+import { stopChild, untilAnswering } from "./dns-peers.ts";
 
 export interface UpdateBenchOptions {
   readonly folder: string;

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { createSocket } from "node:dgram";
 import { mkdirSync, openSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -31,10 +31,6 @@ export const FILE_PEERS: readonly Peer[] = [
   { name: "Knot", program: "knotd", start: startKnot },
   { name: "BIND", program: "named", start: startBind },
 ];
-
-export function isInstalled(program: string): boolean {
-  return spawnSync("sh", ["-c", `command -v ${program}`], { env: PEER_ENVIRONMENT }).status === 0;
-}
 
 /** Debian keeps the servers where an ordinary user's PATH does not look. */
 const PEER_ENVIRONMENT = { ...process.env, PATH: `${process.env.PATH}:/usr/sbin:/usr/local/sbin` };

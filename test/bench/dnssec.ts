@@ -29,11 +29,12 @@ import { migrate } from "../../services/platform/postgres/migrations.ts";
 import { readAllDerived } from "../../services/store/dns/dnssec-records.ts";
 import { notifyZones } from "../../services/store/dns/zone-notices.ts";
 import { findAnyZone } from "../../services/store/dns/zones.ts";
+import { isInstalled } from "../support/peers-processes.ts";
 import type { BenchZone } from "./dns-data.ts";
 import { fillDatabase } from "./dns-database.ts";
 import { type Contender, freePort, type LoadResult, measureLoad, memoryOctets } from "./dns-load.ts";
 import { startPalomar } from "./dns-palomar.ts";
-import { FILE_PEERS, isInstalled } from "./dns-peers.ts";
+import { FILE_PEERS } from "./dns-peers.ts";
 import { print } from "./dns-report.ts";
 
 const { values } = parseArgs({

@@ -5,6 +5,7 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { isInstalled } from "../support/peers-processes.ts";
 import type { SubmissionResult } from "./mail-load.ts";
 
 export interface PostfixLoad {
@@ -22,9 +23,7 @@ const READY_MS = 10_000;
 
 /** Why Postfix cannot be measured here; undefined when it can. */
 export function whyNoPostfix(): string | undefined {
-  const missing = ["postfix", "opendkim", "smtp-source"].find(
-    (program) => spawnSync("which", [program], { env: { PATH: SBIN } }).status !== 0,
-  );
+  const missing = ["postfix", "opendkim", "smtp-source"].find((program) => !isInstalled(program));
   if (missing !== undefined) return `${missing} is not installed`;
   return process.getuid?.() === 0 ? undefined : "Postfix needs root";
 }

@@ -18,11 +18,12 @@ import { openDb } from "../../services/platform/postgres/db.ts";
 import { openEmbeddedPostgres } from "../../services/platform/postgres/embedded-postgres.ts";
 import { migrate } from "../../services/platform/postgres/migrations.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
+import { isInstalled } from "../support/peers-processes.ts";
 import { type BenchZone, benchZone, RECORDS_PER_ZONE } from "./dns-data.ts";
 import { fillDatabase } from "./dns-database.ts";
 import { type Contender, freePort } from "./dns-load.ts";
 import { startPalomar } from "./dns-palomar.ts";
-import { FILE_PEERS, isInstalled } from "./dns-peers.ts";
+import { FILE_PEERS } from "./dns-peers.ts";
 import { print } from "./dns-report.ts";
 
 const SERVER_CORE = "0";

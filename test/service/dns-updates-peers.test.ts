@@ -32,7 +32,7 @@ import { askOverTcp, asSet } from "../support/transfer-client.ts";
 /** Debian's, which has Debian's libraries. */
 const PYTHON = "/usr/bin/python3";
 /** By `npm run check:updates` ten thousand. */
-const UPDATES = Number(process.env.PALOMAR_TEST_UPDATES ?? 300);
+const UPDATES = Number(process.env.PALOMAR_TEST_UPDATES ?? 150);
 /** One process of a tool makes so many. */
 const AT_A_TIME = 100;
 

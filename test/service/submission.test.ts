@@ -12,6 +12,7 @@ import { listInstanceDomains } from "../../services/store/mail/instances/instanc
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { toSevenBit } from "../../services/submission/to-seven-bit.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
+import { isInstalled } from "../support/peers-processes.ts";
 import { playDialogue, readDialogue } from "../support/smtp-dialogue.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 
@@ -386,8 +387,6 @@ describe("logins", () => {
 });
 
 describe("other people's clients", () => {
-  const has = (program: string) => spawnSync("which", [program]).status === 0;
-
   const run = promisify(execFile);
 
   const swaksKnowsTls = /TLS supported/.test(spawnSync("swaks", ["--support"]).stdout?.toString());
@@ -400,13 +399,13 @@ describe("other people's clients", () => {
     expect(stdout).toMatch(/250 2\.6\.0 \S+ queued/);
   });
 
-  it.skipIf(!has("smtp-source"))("smtp-source (needs the Debian package postfix)", async () => {
+  it.skipIf(!isInstalled("smtp-source"))("smtp-source (needs the Debian package postfix)", async () => {
     // It knows neither TLS nor AUTH: what it learns is that it must have both.
     const refused = run("smtp-source", ["-c", "-m", "1", "-f", `a@${TEST_DOMAIN}`, "-t", "b@example.net", starttls]);
     await expect(refused).rejects.toThrow(/530 5\.7\.0/);
   });
 
-  it.skipIf(!has("/usr/bin/python3"))("Python's smtplib (needs /usr/bin/python3)", async () => {
+  it.skipIf(!isInstalled("/usr/bin/python3"))("Python's smtplib (needs /usr/bin/python3)", async () => {
     const [host, port] = implicit.split(":");
     const program = `
 import smtplib, ssl

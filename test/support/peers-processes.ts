@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { createSocket } from "node:dgram";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { accessSync, chmodSync, constants, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { delimiter, join, resolve } from "node:path";
 
 /** A foreign server that runs for a test. */
 export interface Peer {
@@ -27,9 +27,18 @@ export interface PeerPlan {
   readonly command: readonly string[];
 }
 
-/** Whether a program of this name is installed. */
+/** Whether a program of this name is installed; found without one more process, which costs a large one tens of milliseconds. */
 export function isInstalled(program: string): boolean {
-  return spawnSync("which", [program], { env: { PATH: PEER_PATH } }).status === 0;
+  return PEER_PATH.split(delimiter).some((folder) => isExecutable(resolve(folder, program)));
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Why no program can have a resolver of its own here; empty: it can. */
@@ -55,7 +64,7 @@ export async function startPeer(
 ): Promise<Peer> {
   const folder = mkdtempSync(join(tmpdir(), `palomar-peer-${name}-`));
   // Servers that drop their privileges write here as well.
-  spawnSync("chmod", ["777", folder]);
+  chmodSync(folder, 0o777);
   const { files, before = [], command } = plan(folder, port);
   const write = (some: PeerPlan["files"]) => {
     for (const [file, text] of Object.entries(some)) writeFileSync(join(folder, file), text);

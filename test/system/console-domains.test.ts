@@ -32,10 +32,11 @@ describe.skipIf(!hasBrowser)(`sender domains in the console${browserNote}`, () =
 
   beforeAll(async () => {
     const dns = `127.0.0.1:${await freePort()}`;
-    stack = await startUsedStack(dataDir, {
+    const environment = {
       ...{ PALOMAR_DNS_LISTEN: dns, PALOMAR_RESOLVER: dns, PALOMAR_DOMAIN_CHECK: "resolver" },
       PALOMAR_BOUNCE_DOMAIN: "bounces.example.net",
-    });
+    };
+    stack = await startUsedStack(dataDir, environment, ["console", "dns-api", "dns-server"]);
     const { addresses, credentials } = stack;
     const headers = { Authorization: credentials.reseller.key, Reseller: credentials.reseller.id };
     const zone = { crm_id: "demo", mname: "ns1.example.net", rname: "h.example.net", serial_type: "numeric" };

@@ -25,7 +25,7 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
   let page: Page;
 
   beforeAll(async () => {
-    visited = await visitConsole();
+    visited = await visitConsole(["mail-api", "delivery", "bounce", "tracking"]);
     ({ stack, page } = visited);
   });
 

@@ -9,7 +9,7 @@ describe.skipIf(!hasBrowser)(`messages in the console${browserNote}`, () => {
   let visited: ConsoleVisit;
 
   beforeAll(async () => {
-    visited = await visitConsole();
+    visited = await visitConsole(["mail-api", "delivery", "tracking"]);
     const { stack } = visited;
     const call = (method: string, path: string, body: unknown) =>
       callApi(method, `${stack.addresses.mail_api}/v1${path}`, { Authorization: stack.credentials.instance.key }, body);

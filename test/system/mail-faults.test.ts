@@ -13,11 +13,13 @@ import {
   removeDataDir,
   type StartedStack,
   startStack,
+  startUsedStack,
 } from "../support/stack.ts";
 
 // Whatever is killed with `kill -9` in the midst of a large send: who was acknowledged gets the message.
-const RECIPIENTS = 5_000;
+const RECIPIENTS = 2_000;
 const PER_CALL = 200;
+const SERVICES = ["mail-api", "delivery", "console"] as const;
 const PATIENCE_MS = 240_000;
 /** What one worker that dies has sent and not yet noted, at most. */
 const MOST_REPEATED = mostRepeated();
@@ -34,8 +36,9 @@ beforeAll(async () => {
     PALOMAR_DELIVERY: `smtp://${sink.address}`,
     PALOMAR_RETRY_SECONDS: "1,2,4",
     PALOMAR_SENDER_DOMAIN_CHECK: "false",
+    PALOMAR_TRACKING_URL: "http://touch.test",
   };
-  stack = await startStack(dataDir, environment);
+  stack = await startUsedStack(dataDir, environment, SERVICES);
   campaign = await addCampaign(mailApi, "news@demo.example");
 }, 400_000);
 afterAll(async () => {
@@ -179,7 +182,7 @@ test("everything is killed while a campaign gathers its recipients: nobody is lo
     PATIENCE_MS,
   );
   await killStack(stack.process);
-  stack = await startStack(dataDir, environment);
+  stack = await startStack(dataDir, environment, SERVICES);
   const { body } = await eventually(
     () => admin("GET", `${instance}/campaigns/${numid}`),
     ({ body }) => body.estado === "enviado",

@@ -24,6 +24,7 @@ const PATIENCE_MS = 240_000;
 const EVERY_MS = 100;
 /** Those that have a part in a rotation. */
 const VICTIMS = ["console", "dns-api", "dns-server", "delivery"] as const;
+const TRACKING = "http://touch.test";
 
 const dataDir = makeDataDir();
 let stack: StartedStack;
@@ -36,11 +37,12 @@ beforeAll(async () => {
   sink = await startSmtpSink();
   dnsPort = await freePort();
   const dns = `127.0.0.1:${dnsPort}`;
-  stack = await startUsedStack(dataDir, {
-    ...{ PALOMAR_DELIVERY: `smtp://${sink.address}`, PALOMAR_RETRY_SECONDS: "1,2,4" },
+  const environment = {
+    ...{ PALOMAR_DELIVERY: `smtp://${sink.address}`, PALOMAR_RETRY_SECONDS: "1,2,4", PALOMAR_TRACKING_URL: TRACKING },
     ...{ PALOMAR_DNS_LISTEN: dns, PALOMAR_RESOLVER: dns, PALOMAR_DOMAIN_CHECK: "resolver" },
     ...{ PALOMAR_BOUNCE_DOMAIN: "bounces.example.net", PALOMAR_SENDER_DOMAIN_CHECK: "false" },
-  });
+  };
+  stack = await startUsedStack(dataDir, environment, [...VICTIMS, "mail-api"]);
   campaign = await addCampaign(mailApi, `news@${DOMAIN}`);
 }, 400_000);
 afterAll(async () => {

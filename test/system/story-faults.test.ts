@@ -61,12 +61,13 @@ beforeAll(async () => {
     else response.end();
   }).listen(0, "127.0.0.1");
   await once(hook, "listening");
-  stack = await startUsedStack(dataDir, {
+  const environment = {
     PALOMAR_DELIVERY: `smtp://${sink.address}`,
     PALOMAR_RETRY_SECONDS: "1",
     PALOMAR_SENDER_DOMAIN_CHECK: "false",
     PALOMAR_FETCH_ALLOW: "127.0.0.0/8",
-  });
+  };
+  stack = await startUsedStack(dataDir, environment, ["console", "mail-api", "submission", "delivery", "tracking"]);
   const url = `http://127.0.0.1:${(hook.address() as AddressInfo).port}/events`;
   const made = await admin("POST", "/webhooks", { url, kinds: KINDS, full: true });
   expect(made.status).toBe(200);

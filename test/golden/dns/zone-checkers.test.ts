@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { isMetaType, RR_TYPES, TYPE, typeCode } from "../../../services/core/dns/rr-types.ts";
 import { formatZoneFile, parseZoneFile, type ZoneFile } from "../../../services/core/dns/zone-file/zone-file.ts";
+import { isInstalled } from "../../support/peers-processes.ts";
 import { ROUND_TRIPS } from "../../unit/core/dns/rdata/presentation.ts";
 import { accepted, nameOf } from "../../unit/core/dns/support.ts";
 
@@ -42,16 +43,16 @@ beforeAll(() => {
 afterAll(() => rmSync(folder, { recursive: true }));
 
 describe.each(CHECKERS)("an exported zone with every type, before %s", (program, args) => {
-  const isInstalled = spawnSync("sh", ["-c", `command -v ${program}`]).status === 0;
+  const isThere = isInstalled(program);
 
-  it.skipIf(!isInstalled)(`is accepted${isInstalled ? "" : ` (skipped: ${program} is not installed)`}`, () => {
+  it.skipIf(!isThere)(`is accepted${isThere ? "" : ` (skipped: ${program} is not installed)`}`, () => {
     const run = spawnSync(program, args(file), { encoding: "utf8" });
     expect(`${run.stdout}${run.stderr}`).not.toMatch(/error|fail|not loaded/i);
     expect(run.status).toBe(0);
   });
 });
 
-const namedCompilezone = spawnSync("sh", ["-c", "command -v named-compilezone"]).status === 0;
+const namedCompilezone = isInstalled("named-compilezone");
 
 it.skipIf(!namedCompilezone)(
   `named-compilezone reads an export as the same zone${namedCompilezone ? "" : " (skipped: named-compilezone is not installed)"}`,

@@ -9,6 +9,7 @@ import {
   type StanzaFacts,
   secondaryStanza,
 } from "../../../../services/core/dns/acl-stanzas.ts";
+import { isInstalled } from "../../../support/peers-processes.ts";
 
 const KEY = { name: "key.example", algorithm: "hmac-sha512", secret: Buffer.alloc(64, 1) } as const;
 const facts = (aclName: string, zones: string[], more: Partial<StanzaFacts> = {}): StanzaFacts => ({
@@ -44,7 +45,7 @@ const CHECKERS: readonly (readonly [Exclude<Secondary, "pdns">, head: string, co
 describe("stanzas of several ACLs fit one file", () => {
   for (const [program, head, [checker = "", ...args]] of CHECKERS) {
     const env = { PATH: `${process.env.PATH}:/usr/sbin` };
-    const missing = spawnSync("which", [checker], { env }).status === 0 ? "" : ` (skipped: no ${checker} installed)`;
+    const missing = isInstalled(checker) ? "" : ` (skipped: no ${checker} installed)`;
     it.skipIf(missing !== "")(`of ${program}, says ${checker}${missing}`, () => {
       const file = join(folder, program);
       writeFileSync(file, head + STANZAS.map((stanza) => `${secondaryStanza(program, stanza)}\n`).join(""));
