@@ -40,15 +40,24 @@ export function decide(
   return { kind: "bounced", words, bounceClass: { reason, hard: false } };
 }
 
+/** Whom a result concerns: its recipient, every one of the destination, or who of them is not yet known. */
+export type Concern = "recipient" | "destination" | "unknown";
+
 /**
  * Whether a result is the same for every recipient of the destination, so that the others need not be tried now.
- * A transient refusal of a recipient is not: who greylists wants to see each recipient once.
+ * A transient refusal of a recipient is not: who greylists wants to see each recipient once. Once there is a recipient, what
+ * sounds like us may be about that mailbox, which gets too much, and a session may end for its sake: another has to be
+ * tried.
  */
-export function concernsDestination(result: AttemptResult, phrases?: Phrases): boolean {
-  if (result.kind === "accepted") return false;
-  if (result.kind === "unroutable") return true;
+export function concernOf(result: AttemptResult, phrases?: Phrases): Concern {
+  if (result.kind === "accepted") return "recipient";
+  if (result.kind === "unroutable") return "destination";
   const { failure } = result;
-  if (failure.kind === "unsuited") return false;
+  if (failure.kind === "unsuited" || !mayConcernOthers(failure, phrases)) return "recipient";
+  return SESSION_STAGES.has(failure.stage) ? "destination" : "unknown";
+}
+
+function mayConcernOthers(failure: Exclude<SmtpFailure, { kind: "unsuited" }>, phrases?: Phrases): boolean {
   if (failure.kind === "broken") return failure.stage !== "message";
   const { aboutUs, reason } = classifyReply(failure.reply, { stage: failure.stage, phrases });
   if (failure.reply.code === 421 || PACE_REASONS.has(reason)) return true;

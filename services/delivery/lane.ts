@@ -18,12 +18,13 @@ import {
   octetsOfValues,
   type PreparedMessage,
 } from "./compose.ts";
-import { type AttemptResult, concernsDestination, decide, describeResult } from "./decide.ts";
+import { type AttemptResult, concernOf, decide, describeResult } from "./decide.ts";
 import { LaneWay, type WayTools } from "./lane-way.ts";
 import type { MessageCache } from "./message-cache.ts";
 import type { OctetBudget } from "./octet-budget.ts";
 import type { OutcomeWriter } from "./outcome-writer.ts";
 import type { SourcePlace, SourcePools } from "./routing/source-pools.ts";
+import type { TroubledDestinations } from "./troubled-destinations.ts";
 
 /** What every lane of a worker shares. */
 export interface LaneTools extends WayTools {
@@ -41,8 +42,7 @@ export interface LaneTools extends WayTools {
   mayLeave(partition: LeasedPartition): boolean;
   /** Ends a lane where there are too many. @returns whether the one that asks is to end */
   giveWay(partition: LeasedPartition): boolean;
-  /** The destination took mail of a source, or these sources are in trouble there. */
-  noteDestination(destination: string, sources: readonly string[], trouble: string | undefined): void;
+  readonly troubled: TroubledDestinations;
 }
 
 interface Attempt {
@@ -141,7 +141,7 @@ export class Lane {
     this.#way.begin(delivery.attempts);
     const attempt = this.#trouble ? { result: this.#trouble } : await this.#composeAndSend(delivery);
     if (attempt === undefined) return false;
-    this.#note(attempt);
+    this.#note(attempt, delivery.recipient);
     this.#record(delivery, attempt);
     return true;
   }
@@ -333,23 +333,26 @@ export class Lane {
   }
 
   /** What a server says to one source goes for that one; silence, and the want of a way, for more. */
-  #note({ result, source, messages = 0 }: Attempt): void {
+  #note({ result, source, messages = 0 }: Attempt, recipient: string): void {
     if (this.#trouble) return;
-    const { shaping, wordings, noteDestination } = this.#tools;
+    const { shaping, wordings, troubled } = this.#tools;
     const { destination } = this.#partition;
     // How long a source is to wait that was told to send less is the pace's to say.
     const facts = { messages, durationMs: this.#way.waitedInAttemptMs, exchanger: this.#way.exchanger };
     if (source !== undefined && shaping.note(this.#lot, source, result, facts)) return;
-    if (!concernsDestination(result, wordings.phrases)) {
-      if (result.kind === "accepted" && source !== undefined) noteDestination(destination, [source], undefined);
+    const concern = concernOf(result, wordings.phrases);
+    if (concern === "recipient") {
+      if (result.kind === "accepted" && source !== undefined) troubled.noteAccepted(destination, source);
       return;
     }
     const own = this.#source?.sources ?? [];
     const isSaid = result.kind === "failed" && result.failure.kind === "reply" && source !== undefined;
     const sources = result.kind === "unroutable" ? [ANY_SOURCE] : isSaid ? [source] : own;
-    for (const troubled of sources) this.#way.resting.set(troubled, 0);
+    const said = { sources, words: describeResult(result), recipient: concern === "unknown" ? recipient : undefined };
+    const inTrouble = troubled.noteRefused(destination, said);
+    for (const each of inTrouble) this.#way.resting.set(each, 0);
+    if (inTrouble.length === 0) return;
     if (!isSaid || own.every((other) => this.#way.resting.has(other))) this.#trouble = result;
-    noteDestination(destination, sources, describeResult(result));
   }
 }
 

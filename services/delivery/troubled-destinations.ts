@@ -14,6 +14,14 @@ export interface TroubledDestinationsOptions {
   readonly observe: Observe;
 }
 
+/** What a destination refused. */
+export interface DestinationRefusal {
+  readonly sources: readonly string[];
+  readonly words: string;
+  /** The only one whom it may concern, unless another one is refused as well; undefined: it concerns all. */
+  readonly recipient: string | undefined;
+}
+
 /** Destinations in back-off that are remembered; of a forgotten one the back-off ends by itself. */
 const MOST_REMEMBERED = 10_000;
 
@@ -22,16 +30,38 @@ export class TroubledDestinations {
   readonly #options: TroubledDestinationsOptions;
   /** Sources in back-off, with their destinations, as far as this worker knows. */
   readonly #troubled = recentMap<string, true>(MOST_REMEMBERED);
+  /** By lot of one source: the recipient who was refused, with nobody accepted since. */
+  readonly #suspected = recentMap<string, string>(MOST_REMEMBERED);
 
   constructor(options: TroubledDestinationsOptions) {
     this.#options = options;
   }
 
-  /** The destination took mail of a source, or these sources are in trouble there. */
-  note(destination: string, sources: readonly string[], trouble: string | undefined): void {
-    const change =
-      trouble === undefined ? this.#endBackOff(destination, sources[0]!) : this.#backOff(destination, sources, trouble);
-    // A back-off that is not stored costs a needless attempt, no more.
+  /** The destination took mail of a source. */
+  noteAccepted(destination: string, source: string): void {
+    this.#suspected.delete(lotOf(destination, source));
+    this.#store(this.#endBackOff(destination, source));
+  }
+
+  /**
+   * The destination refused these sources, as far as is known.
+   * @returns those that are in trouble there: others need not be tried from them now
+   */
+  noteRefused(destination: string, { sources, words, recipient }: DestinationRefusal): readonly string[] {
+    const inTrouble = sources.filter((source) => this.#concernsOthers(lotOf(destination, source), recipient));
+    if (inTrouble.length > 0) this.#store(this.#backOff(destination, inTrouble, words));
+    return inTrouble;
+  }
+
+  #concernsOthers(lot: string, recipient: string | undefined): boolean {
+    if (recipient === undefined) return true;
+    const before = this.#suspected.get(lot);
+    if (before === undefined) this.#suspected.set(lot, recipient);
+    return before !== undefined && before !== recipient;
+  }
+
+  /** A back-off that is not stored costs a needless attempt, no more. */
+  #store(change: Promise<void> | undefined): void {
     change?.catch((error: unknown) =>
       this.#options.observe({ kind: "back-off-not-stored", level: "warn", err: error }),
     );

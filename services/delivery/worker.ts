@@ -35,7 +35,7 @@ export interface WorkerOptions {
   /** Undefined where attempts are not kept. */
   readonly attempts: AttemptLog | undefined;
   readonly observe: Observe;
-  readonly tools: Omit<LaneTools, "writer" | "shaping" | "mayLeave" | "giveWay" | "noteDestination">;
+  readonly tools: Omit<LaneTools, "writer" | "shaping" | "mayLeave" | "giveWay" | "troubled">;
 }
 
 /** How often the queue is looked at when nobody tells of new mail. */
@@ -274,6 +274,7 @@ export class DeliveryWorker {
     const due = new Map<number, DueDelivery[]>(partitions.map(({ id }) => [id, []]));
     const loaded = await withoutBarred(db, partitions, await loadDueDeliveries(db, partitions));
     for (const delivery of loaded) due.get(delivery.partitionId)?.push(delivery);
+    for (const [id, deliveries] of due) due.set(id, inTurn(deliveries));
     await rankByEngagement(db, shaping, partitions, due);
     for (const partition of partitions) this.#startLane(partition, due.get(partition.id) ?? []);
   }
@@ -303,7 +304,13 @@ export class DeliveryWorker {
       shaping,
       mayLeave: ({ id }) => this.#leases.mayLeave(id),
       giveWay: ({ instanceId }) => this.#lanes.giveWay(instanceId),
-      noteDestination: (...note) => this.#troubled.note(...note),
+      troubled: this.#troubled,
     };
   }
+}
+
+/** Another one first at each attempt: who is refused for the others is not always behind the same one. */
+function inTurn(deliveries: DueDelivery[]): DueDelivery[] {
+  const first = (deliveries[0]?.attempts ?? 0) % Math.max(deliveries.length, 1);
+  return first === 0 ? deliveries : [...deliveries.slice(first), ...deliveries.slice(0, first)];
 }

@@ -4,8 +4,10 @@ import {
   accept,
   DOMAIN,
   database,
+  eventually,
   makeWorker,
   numbered,
+  recipientsOf,
   routes,
   run,
   setUpDelivery,
@@ -51,6 +53,67 @@ describe("replies", () => {
     expect(clear.messages).toHaveLength(1);
     expect(broken.messages).toHaveLength(1);
     expect(broken.sessions()).toBe(2);
+  });
+});
+
+/** Who refuses some recipients with these words, or says nothing to them, and counts whom it was asked to take. */
+async function choosy(refused: RegExp, reply: string) {
+  const asked: string[] = [];
+  const [, code, words] = /^(\d{3}) (.*)$/.exec(reply) ?? [];
+  const far = await sink({
+    onRcptTo: ({ address }, _session, done) => {
+      asked.push(address);
+      if (!refused.test(address)) done(null);
+      else if (code !== undefined) done(Object.assign(new Error(words), { responseCode: Number(code) }));
+    },
+  });
+  return { far, asked };
+}
+
+describe("a refusal that sounds like us, once there is a recipient", () => {
+  test.each([
+    "450 4.2.1 The user you are trying to contact is receiving mail at a rate that prevents additional messages",
+    "451 4.7.1 user over rate limit",
+    "421 4.7.0 [TSS04] Messages temporarily deferred",
+    "421 4.7.0 go away",
+    "550 5.7.1 Service unavailable; client host blocked using zen.spamhaus.example",
+    "nothing",
+  ])("holds up nobody else, while it is of one alone: %s", async (reply) => {
+    const { far, asked } = await choosy(/^(first|fourth)@/, reply);
+    const timeouts = { ...TIMEOUTS, ...(reply === "nothing" ? { commandMs: 5_000 } : {}) };
+    run(makeWorker(routes({ "a.example.net": far.port }), {}, [2, 600], { timeouts }));
+    const others = ["second", "third", "fifth"].map((name) => `${name}@a.example.net`);
+    await accept(["first@a.example.net", ...others.slice(0, 2), "fourth@a.example.net", ...others.slice(2)]);
+    await eventually(
+      async () => recipientsOf(far),
+      ({ length }) => length === others.length,
+    );
+    expect(recipientsOf(far).sort()).toEqual(others.toSorted());
+    expect(await database.db("destination_backoffs")).toEqual([]);
+    for (const other of others) expect(asked.filter((address) => address === other)).toHaveLength(1);
+  });
+
+  test("of two who come first holds the others up until one of them is first", async () => {
+    const { far } = await choosy(/^r[01]@/, "421 4.7.0 go away");
+    run(makeWorker(routes({ "a.example.net": far.port }), {}, [1]));
+    await accept(numbered(5, "a.example.net"));
+    await eventually(
+      () => database.db("deliveries").where({ state: "queued" }),
+      ({ length }) => length === 2,
+    );
+    expect(recipientsOf(far)).toHaveLength(3);
+  });
+
+  test("of everybody is asked of two, and then of one at each attempt", async () => {
+    const { far, asked } = await choosy(/./, "421 4.7.0 go away");
+    run(makeWorker(routes({ "a.example.net": far.port }), {}, [1, 600]));
+    await accept(numbered(20, "a.example.net"));
+    await eventually(
+      async () => (await database.db("deliveries").min("attempts as least"))[0]?.least,
+      (least) => Number(least) === 2,
+    );
+    expect(asked).toEqual(["r0@a.example.net", "r1@a.example.net", "r1@a.example.net"]);
+    expect(await database.db("destination_backoffs")).toHaveLength(1);
   });
 });
 

@@ -2,7 +2,7 @@ import type { Phrases } from "../../core/mail/bounce/phrases.ts";
 import { judgePace, type PaceSignal, type ProviderReplies } from "../../core/mail/pace/replies.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { type AttemptResult, concernsDestination } from "../decide.ts";
+import { type AttemptResult, concernOf } from "../decide.ts";
 import type { AttemptFacts, LearntPace, Leave, Wait } from "../shaping.ts";
 import { KnownPaces } from "./known-paces.ts";
 import { expectedWaitMs, needsLeave, type PaceEntry, tokensOf, type Waiter } from "./pace-entry.ts";
@@ -217,7 +217,7 @@ export class PaceKeeper implements LearntPace {
   /** Refused for what the provider thinks of the source, and not of the message or the recipient. */
   #isUnwelcome(result: AttemptResult): boolean {
     const { phrases } = this.#options.wordings;
-    return result.kind === "failed" && result.failure.kind === "reply" && concernsDestination(result, phrases);
+    return result.kind === "failed" && result.failure.kind === "reply" && concernOf(result, phrases) !== "recipient";
   }
 
   /** Monotonic. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { parseSmtpReply } from "../../../services/core/mail/smtp-reply.ts";
-import { type AttemptResult, concernsDestination, decide } from "../../../services/delivery/decide.ts";
+import { type AttemptResult, type Concern, concernOf, decide } from "../../../services/delivery/decide.ts";
 import type { SmtpFailure } from "../../../services/platform/smtp/client.ts";
 
 const schedule = { waitSeconds: [300, 600], giveUpHours: 72, jitter: 0.1 };
@@ -91,18 +91,21 @@ describe("what becomes of a recipient", () => {
   });
 });
 
-test.each<[string, AttemptResult, boolean]>([
-  ["no connection", broken("connect"), true],
-  ["a session that breaks", broken("rcpt"), true],
-  ["a connection lost after the final dot", broken("message"), false],
-  ["421 to a recipient", replied("rcpt", "421 4.3.2 shutting down"), true],
-  ["a sender refused for now", replied("mail", "451 4.7.1 try later"), true],
-  ["a message refused for its size before its recipient", replied("mail", "552 5.3.4 Message too big"), false],
-  ["a sender refused for good", replied("mail", "550 5.7.1 Sender rejected"), true],
-  ["a block list", replied("rcpt", "554 5.7.1 Client host blocked using bl.example.org"), true],
-  ["greylisting", replied("rcpt", "450 4.2.0 Greylisted, try again"), false],
-  ["an unknown user", replied("rcpt", "550 5.1.1 User unknown"), false],
-  ["a message refused", replied("message", "550 5.7.1 Spam detected"), false],
-])("%s concerns the whole destination: %s", (_what, result, concerns) => {
-  expect(concernsDestination(result)).toBe(concerns);
+test.each<[string, AttemptResult, Concern]>([
+  ["no connection", broken("connect"), "destination"],
+  ["a session that breaks at the sender", broken("mail"), "destination"],
+  ["a session that breaks at a recipient", broken("rcpt"), "unknown"],
+  ["a connection lost after the final dot", broken("message"), "recipient"],
+  ["421 at the sender", replied("mail", "421 4.3.2 shutting down"), "destination"],
+  ["421 to a recipient", replied("rcpt", "421 4.3.2 shutting down"), "unknown"],
+  ["a mailbox that gets too much", replied("rcpt", "450 4.2.1 user over rate limit"), "unknown"],
+  ["a sender refused for now", replied("mail", "451 4.7.1 try later"), "destination"],
+  ["a message refused for its size before its recipient", replied("mail", "552 5.3.4 Message too big"), "recipient"],
+  ["a sender refused for good", replied("mail", "550 5.7.1 Sender rejected"), "destination"],
+  ["a block list", replied("rcpt", "554 5.7.1 Client host blocked using bl.example.org"), "unknown"],
+  ["greylisting", replied("rcpt", "450 4.2.0 Greylisted, try again"), "recipient"],
+  ["an unknown user", replied("rcpt", "550 5.1.1 User unknown"), "recipient"],
+  ["a message refused", replied("message", "550 5.7.1 Spam detected"), "recipient"],
+])("whom %s concerns", (_what, result, concern) => {
+  expect(concernOf(result)).toBe(concern);
 });
