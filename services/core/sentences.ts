@@ -268,6 +268,7 @@ export const SENTENCES = {
   "message-globals-oversized": "variables globales: las del mensaje ocupan mas de {mebibytes} MiB",
   "contact-fields-oversized": "campos: mas de {kibibytes} KiB en total",
   "contact-groups-oversized": "grupos: mas de {kibibytes} KiB de nombres en total",
+  "campaigns-too-many": "campania: mas de {most} en la instancia",
   "globals-oversized": "global: mas de {most} variables, o de {mebibytes} MiB en total",
   "html-too-many-places": "html: mas de {most} enlaces y etiquetas",
   "url-unreachable": "{field} inaccesible: {reason}",

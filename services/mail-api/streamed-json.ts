@@ -28,16 +28,18 @@ async function* writeList<T>(
   pages: AsyncIterable<readonly T[]>,
   toJson: (item: T) => unknown,
 ): AsyncGenerator<string> {
-  yield `{"status":"ok","${name}":[`;
-  yield* jsonItems(pages, toJson);
-  yield "]}";
+  yield '{"status":"ok",';
+  yield* jsonList(name, pages, toJson);
+  yield "}";
 }
 
-/** The items of a JSON array. @param pages of items */
-export async function* jsonItems<T>(
-  pages: AsyncIterable<readonly T[]>,
+/** A list as a member of a JSON object. @param pages of its items */
+export async function* jsonList<T>(
+  name: string,
+  pages: AsyncIterable<readonly T[]> | Iterable<readonly T[]>,
   toJson: (item: T) => unknown,
 ): AsyncGenerator<string> {
+  yield `"${name}":[`;
   let separator = "";
   for await (const page of pages) {
     for (const item of page) {
@@ -45,6 +47,7 @@ export async function* jsonItems<T>(
       separator = ",";
     }
   }
+  yield "]";
 }
 
 /** Of one piece, about. */

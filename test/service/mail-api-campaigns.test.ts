@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hashApiKey } from "../../services/core/api-key.ts";
-import { authenticateCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
+import { authenticateCampaign, MOST_CAMPAIGNS } from "../../services/store/mail/campaigns/campaigns.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 
 let api: TestMailApi;
@@ -190,5 +190,40 @@ describe("campania_apikey", () => {
     }
     expect((await api.south.call("GET", `/v1/campania_apikey?numid=${numid}`)).status).toBe(404);
     expect((await api.south.call("POST", "/v1/campania_apikey", { numid, apikey: "12345678" })).status).toBe(404);
+  });
+});
+
+describe("an instance with all the campaigns that it may have", () => {
+  beforeAll(async () => {
+    await api.db.raw(
+      `insert into campaigns (id, instance_id, type, name)
+       select gen_random_uuid(), ?, 'normal', 'n' || n from generate_series(1, ?) as n`,
+      [api.north.id, MOST_CAMPAIGNS],
+    );
+  });
+  afterAll(async () => {
+    await api.db("campaign_unsubscriptions").where({ instance_id: api.north.id }).delete();
+    await api.db("campaigns").where({ instance_id: api.north.id }).delete();
+  });
+
+  test("makes no more, and another one does", async () => {
+    const full = await api.north.call("POST", "/v1/campania", { tipo: "normal", nombre: "N" });
+    expect([full.status, full.body]).toEqual([400, { status: "err", on: "campania: mas de 50000 en la instancia" }]);
+    expect((await api.south.call("POST", "/v1/campania", { tipo: "normal", nombre: "N" })).status).toBe(200);
+  });
+
+  test("tells of a contact who has unsubscribed from all of them", async () => {
+    const email = "nobody@example.net";
+    await api.north.call("POST", "/v1/contacto", { email });
+    await api.db.raw(
+      `insert into campaign_unsubscriptions (instance_id, campaign_numid, contact_id)
+       select campaigns.instance_id, numid, contacts.id from campaigns
+       join contacts on contacts.instance_id = campaigns.instance_id where campaigns.instance_id = ? and email = ?`,
+      [api.north.id, email],
+    );
+    const { contacto } = (await api.north.call("GET", `/v1/contacto/${email}`)).body;
+    expect(contacto).toMatchObject({ email, grupos: [], campanias: [], campos: [], eventos: [] });
+    expect(contacto.campanias_desusc.length).toBeGreaterThanOrEqual(MOST_CAMPAIGNS);
+    expect(contacto.campanias_desusc.at(-1)).toEqual({ numid: expect.any(Number), nombre: `n${MOST_CAMPAIGNS}` });
   });
 });

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { validateAddress } from "../../core/mail/address.ts";
 import { lineOfText } from "../../core/mail/contact-input.ts";
 import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
-import { forbidden, invalidField, missingField, notFound, type Refusal } from "../../core/refusal.ts";
+import { forbidden, invalidField, missingField, notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
@@ -10,6 +10,8 @@ import { isHttpUrl } from "../../platform/lookups/fetch-html.ts";
 import {
   addCampaign,
   type Campaign,
+  hasRoomForCampaign,
+  MOST_CAMPAIGNS,
   type NewCampaign,
   readCampaignApikey,
   setCampaignApikey,
@@ -68,6 +70,7 @@ const campaignJson = z.object({
 });
 
 const NO_ARCHIVE_LICENCE = forbidden("archive-licence-needed");
+const TOO_MANY_CAMPAIGNS = unacceptable("campaigns-too-many", { most: MOST_CAMPAIGNS });
 
 const apikeyReply = z.object({ status: z.literal("ok"), numid: z.int(), camp_apikey: z.string() });
 type ApikeyReply = z.infer<typeof apikeyReply>;
@@ -99,6 +102,7 @@ function definitionEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] 
         if (fields.tipo === "api" && fields.archive && !caller.instance.archive) return refuse(NO_ARCHIVE_LICENCE);
         const campaign = await readCampaign(services, caller.instance, fields);
         if (!campaign.ok) return campaign;
+        if (!(await hasRoomForCampaign(db, caller.instance.id))) return refuse(TOO_MANY_CAMPAIGNS);
         const added = await db.transaction(async (transaction) => {
           const made = await addCampaign(transaction, keyRing, campaign.value);
           if (fields.tipo === "api") {

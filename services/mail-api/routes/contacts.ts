@@ -20,7 +20,7 @@ import type { Instance } from "../../store/mail/instances/instances.ts";
 import { readKnownEmail } from "../addresses.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
-import { jsonItems, replyJson, replyList } from "../streamed-json.ts";
+import { jsonList, replyJson, replyList } from "../streamed-json.ts";
 
 const contactReply = z.object({ status: z.literal("ok"), contacto: contactJson });
 
@@ -105,9 +105,14 @@ async function replyContact(
 }
 
 async function* writeContact(db: Db, contact: Contact, timeZone: string): AsyncGenerator<string> {
-  const withoutEvents = JSON.stringify(toContactJson(contact, [], timeZone));
-  // Their list comes last.
-  yield `{"status":"ok","contacto":${withoutEvents.slice(0, -"]}".length)}`;
-  yield* jsonItems(streamContactEvents(db, contact.id), (event) => toContactEventJson(event, timeZone));
-  yield "]}}";
+  const { eventos: _, ...fields } = toContactJson(contact, [], timeZone);
+  yield '{"status":"ok","contacto":{';
+  for (const [name, value] of Object.entries(fields)) {
+    // A contact may have tens of thousands of campaigns: no list is one text.
+    if (Array.isArray(value)) yield* jsonList<unknown>(name, [value], (item) => item);
+    else yield `${JSON.stringify(name)}:${JSON.stringify(value)}`;
+    yield ",";
+  }
+  yield* jsonList("eventos", streamContactEvents(db, contact.id), (event) => toContactEventJson(event, timeZone));
+  yield "}}";
 }

@@ -37,6 +37,19 @@ export interface AddedCampaign {
 
 const APIKEY_PURPOSE = "campaign-apikey";
 
+/** Of an instance: each contact may have had mail of all of them, and may have unsubscribed from all of them. */
+export const MOST_CAMPAIGNS = 50_000;
+
+/** Whether an instance may have one more; of calls at the same moment each may see the same room. */
+export async function hasRoomForCampaign(db: Db, instanceId: number): Promise<boolean> {
+  const [row] = await queryRows<{ has_room: boolean }>(
+    db,
+    `select count(*) < $2 as has_room from (select 1 from campaigns where instance_id = $1 limit $2) as present`,
+    [instanceId, MOST_CAMPAIGNS],
+  );
+  return row!.has_room;
+}
+
 /** @param secret PALOMAR_SECRET: the key of an `api` campaign is made here and kept sealed */
 export async function addCampaign(db: Db, keyRing: KeyRing, campaign: NewCampaign): Promise<AddedCampaign> {
   const apikey = campaign.type === "api" ? makeApiKey() : undefined;

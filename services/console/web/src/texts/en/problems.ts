@@ -204,6 +204,7 @@ export const problems = {
     "email-invalid": "The address is not valid: {reason}",
     "recipients-fields-oversized":
       "The custom fields of these contacts take more than {mebibytes} MiB together: send to fewer at a time.",
+    "campaigns-too-many": "An instance has {most} campaigns at most.",
     "globals-oversized": "An instance has {most} global variables and {mebibytes} MiB of them at most.",
     "message-globals-oversized":
       "The message's global variables take more than {mebibytes} MiB together: shorten them.",

@@ -235,6 +235,7 @@ export const problems: Texts["problems"] = {
     "email-invalid": "La dirección no es válida: {reason}",
     "recipients-fields-oversized":
       "Los campos propios de estos contactos ocupan más de {mebibytes} MiB en total: envíe a menos a la vez.",
+    "campaigns-too-many": "Una instancia tiene como máximo {most} campañas.",
     "globals-oversized": "Una instancia tiene como máximo {most} variables globales y {mebibytes} MiB de ellas.",
     "message-globals-oversized":
       "Las variables globales del mensaje ocupan más de {mebibytes} MiB en total: acórtelas.",
