@@ -4,10 +4,12 @@ import { acceptSend, type Send } from "../../services/operations/mail/accept-sen
 import { eraseAddress, isNothing } from "../../services/operations/mail/contact-erasure.ts";
 import { readAddressRecords } from "../../services/operations/mail/contact-export.ts";
 import { recordBounces, recordComplaint } from "../../services/operations/mail/outcomes.ts";
+import { sendDueReport } from "../../services/operations/mail/send-reports.ts";
 import { beginAudit } from "../../services/store/console/audit.ts";
 import { addFilter } from "../../services/store/mail/contacts/filters.ts";
 import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts";
 import { addSandboxMessages, countDeferral } from "../../services/store/mail/inbound/sandbox-messages.ts";
+import { addReports } from "../../services/store/mail/queue/delivery-reports.ts";
 import { QUEUE_CHANNEL } from "../../services/store/mail/queue/queue.ts";
 import { withdrawBatch } from "../../services/store/mail/queue/queue-stops.ts";
 import { cancelDelivery } from "../../services/store/mail/queue/single-deliveries.ts";
@@ -73,6 +75,79 @@ test("erase leaves nothing of an address in the whole database, and everything o
   const { eventos } = JSON.parse(told.body);
   expect(eventos).toHaveLength(told.events);
   expect(new Set(eventos.map(({ email }: { email: string }) => email))).toEqual(new Set([OTHER, "copy@example.org"]));
+});
+
+test("what brings a message back that went to several goes as well, whomever it is about", async () => {
+  const { db, north } = api;
+  const [gone, barred, rejected] = [
+    "gone@shared.example.org",
+    "barred@shared.example.org",
+    "reject@shared.example.org",
+  ];
+  await db("contacts").insert({ ...contactRow(barred), invalid: true });
+  const octets = `From: a@example.org\r\nTo: ${gone}, ${barred}, ${rejected}\r\n\r\nHello\r\n`;
+  const { messageId, deliveries } = await send({
+    recipients: [gone, barred, rejected],
+    octets,
+    mailFrom: "a@example.org",
+  });
+  const failure = { kind: "failure", state: "due", action: "failed", dsn: null, words: "550 5.1.1" } as const;
+  const failed = {
+    ...failure,
+    instanceId: north.id,
+    messageId,
+    deliveryId: deliveries.get(rejected)!,
+    recipient: rejected,
+  };
+  await db.transaction((transaction) => addReports(transaction, [failed]));
+  const policy = { gatherSeconds: 0, recipientsPerReport: 10, reportsPerHour: 10, withheldAfterHours: 1 };
+  const host = { hostname: "mail.example.org", giveUpHours: 1, now: new Date() };
+  expect(await sendDueReport(db, { ...policy, returnedOctets: 10_000 }, host, north.id)).toMatchObject({
+    outcome: "sent",
+  });
+  const complaint = { mailFrom: "", clientAddress: null, deliveryId: null, feedbackAddress: "fbl@bounces.localhost" };
+  await addInboundMessages(db, [{ ...complaint, octets: Buffer.from(octets) }]);
+  await db("inbound_messages")
+    .where({ octets: Buffer.from(octets) })
+    .update({ state: "applied", about_delivery_id: deliveries.get(rejected)! });
+  const outcome = { ...delivered(rejected, deliveries.get(rejected)!), state: "refused" as const };
+  const { eeid } = await db("messages").where({ id: messageId }).first("eeid");
+  const archived = { eeid, recipientKey: rejected, octets: Buffer.from(octets) };
+  await db.transaction((transaction) =>
+    storeOutcomes(transaction, [{ ...outcome, archived }], { hardBouncesToInvalidate: 2 }),
+  );
+  const held = ["archived_messages", "contacts", "inbound_messages", "messages"];
+  for (const who of [gone, barred]) expect(await findTraces(db, [who])).toEqual(expect.arrayContaining(held));
+  const reports = () => db("messages").where({ is_report: true, instance_id: north.id });
+  expect((await reports())[0].octets.includes(gone)).toBe(true);
+
+  await eraseAddress(db, north.id, address(gone));
+  expect(await findTraces(db, [gone])).toEqual([]);
+  expect(await reports()).toHaveLength(1);
+});
+
+test("a message names nobody any more who was among its recipients, though nothing was sent to them", async () => {
+  const { db, north } = api;
+  const [gone, other] = ["barred@unsent.example.org", "other@unsent.example.org"];
+  await db("contacts").insert({ ...contactRow(gone), invalid: true });
+  const octets = `From: a@example.org\r\nTo: ${gone}, ${other}\r\n\r\nHello\r\n`;
+  const { deliveries } = await send({ recipients: [gone, other], octets });
+  expect([...deliveries.keys()]).toEqual([other]);
+  const copied = { html: `<p>${gone}</p>`, to: gone, cc: [other] };
+  const copy = await send({ recipients: [gone], copies: [other], template: copied });
+  await send({ recipients: [other], copies: [gone], template: { html: "x", to: other, cc: [gone] } });
+  await eraseAddress(db, north.id, address(gone));
+  expect(await findTraces(db, [gone])).toEqual([]);
+  expect(
+    await db("deliveries")
+      .whereIn("id", [...deliveries.values()])
+      .pluck("state"),
+  ).toEqual(["queued"]);
+  expect(
+    await db("deliveries")
+      .whereIn("id", [...copy.deliveries.values()])
+      .pluck("state"),
+  ).toEqual(["cancelled"]);
 });
 
 test("a message whose recipients are still being gathered stays, for those who are to come", async () => {
@@ -525,9 +600,15 @@ interface TestSend {
     readonly cc?: readonly string[];
   };
   readonly octets?: string;
+  /** Whoever is told what becomes of it. */
+  readonly mailFrom?: string;
 }
 
-async function send({ recipients, copies = [], template, octets }: TestSend) {
+const contactRow = (email: string) => ({
+  ...{ instance_id: api.north.id, email, email_key: email },
+});
+
+async function send({ recipients, copies = [], template, octets, mailFrom }: TestSend) {
   const mailbox = (email: string) => ({ name: "", address: email });
   const content: Send["content"] =
     octets !== undefined
@@ -556,6 +637,7 @@ async function send({ recipients, copies = [], template, octets }: TestSend) {
       recipients: recipients.map((email) => ({ address: address(email) })),
       copies: copies.map((email) => ({ address: address(email), role: "cc" })),
       archive: true,
+      dsn: mailFrom === undefined ? undefined : { mailFrom, international: false, returns: "full" as const },
     }),
   );
   const { eeid } = accepted(outcome);

@@ -7,6 +7,7 @@ import {
   type ErasureSubject,
   findNaming,
   findReportsNaming,
+  findUnsent,
   lockContent,
   removeAbandonedMessages,
   removeDeliveries,
@@ -104,11 +105,16 @@ async function eraseFromMessages(
   transaction: Transaction,
   subject: ErasureSubject,
 ): Promise<{ readonly removed: number; readonly unsent: readonly number[]; readonly redacted: boolean }> {
-  const reports = await findReportsNaming(transaction, subject);
+  const unsent = await findUnsent(transaction, subject);
+  const reports = await findReportsNaming(transaction, subject, unsent);
   const removed = await removeDeliveries(transaction, subject);
   const messageIds = [...new Set(removed.map(({ messageId }) => messageId))].sort((a, b) => a - b);
-  const shared = await removeAbandonedMessages(transaction, subject.instanceId, messageIds);
-  const addressed = new Set(removed.filter(({ role }) => role === "to").map(({ messageId }) => messageId));
+  const kept = await removeAbandonedMessages(transaction, subject.instanceId, messageIds);
+  const shared = [...new Set([...kept, ...unsent.map(({ id }) => id)])];
+  const addressed = new Set([
+    ...removed.filter(({ role }) => role === "to").map(({ messageId }) => messageId),
+    ...unsent.filter(({ addressed }) => addressed).map(({ id }) => id),
+  ]);
   const copies = await cancelCopies(
     transaction,
     subject.instanceId,

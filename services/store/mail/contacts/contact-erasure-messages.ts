@@ -3,6 +3,8 @@ import { type MessageDescription, messageTerms } from "../../../core/mail/messag
 import { namePattern } from "../../../core/mail/redaction.ts";
 import { queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { removeAttempts } from "../attempts/attempts.ts";
+import { findCopySpellings, OF_COPIES } from "../events/event-copies.ts";
+import { EVENT_KINDS } from "../events/event-kinds.ts";
 import { allowedDomains } from "../instances/instances.ts";
 import type { StoredTemplate } from "../sends/messages.ts";
 import { forgetDeliveries, tellCancelled } from "../tracking/event-feed.ts";
@@ -16,46 +18,92 @@ export interface ErasureSubject {
   readonly spellings: readonly string[];
 }
 
-/** The reports to senders that name it. Before what was sent to it goes, which they are known by. */
-export async function findReportsNaming(transaction: Transaction, subject: ErasureSubject): Promise<number[]> {
+/** Of `deliveries` with their `partitions`: those to the subject of $1 to $4, see `ofSubject`. */
+const IS_SENT_TO = `deliveries.instance_id = $1 and partitions.instance_id = deliveries.instance_id
+  and partitions.id = deliveries.partition_id and (deliveries.contact_id = $2 or deliveries.contact_id is null
+    and partitions.destination = $3 and split_part(deliveries.recipient, '@', 1) = $4)`;
+
+const ofSubject = ({ instanceId, contactId, address }: ErasureSubject) =>
+  [instanceId, contactId, address.asciiDomain, address.local] as const;
+
+/** A message that may name somebody to others. */
+export interface UnsentMessage {
+  readonly id: number;
+  /** It was for them, and others got copies. */
+  readonly addressed: boolean;
+}
+
+/**
+ * Messages that were for it as well and may name it, though nothing of them was sent to it. Before its events go, and what its
+ * senders are to be told, which they are known by.
+ */
+export async function findUnsent(transaction: Transaction, subject: ErasureSubject): Promise<UnsentMessage[]> {
   const { instanceId, contactId, address, spellings } = subject;
+  return queryRows(
+    transaction,
+    `with barred as (
+       select eeid from events where instance_id = $1 and contact_id = $3 and kind = ${EVENT_KINDS["not-sent"]}
+       union
+       select eeid from events where instance_id = $1 and ${OF_COPIES} and email = any($5::text[])
+         and kind = ${EVENT_KINDS["not-sent"]}
+     )
+     select id, coalesce(template -> 'to' ->> 'address' = any($4::text[]), false) as addressed from messages
+     where instance_id = $1 and eeid in (select eeid from barred)
+       and (octets is not null or exists (select 1 from unnest($4::text[]) as name where strpos(template::text, name) > 0))
+     union
+     select message_id, false from delivery_reports
+     where instance_id = $1 and delivery_id is null and recipient = any($4::text[])
+     order by id`,
+    [instanceId, address.local, contactId, spellings, await findCopySpellings(transaction, instanceId, address)],
+  );
+}
+
+/**
+ * The reports to senders about a message that was for it, whomever they are about: they bring the message back. Before what was sent
+ * to it goes, which they are known by. One that is being made is waited for, and none is begun until the transaction ends.
+ */
+export async function findReportsNaming(
+  transaction: Transaction,
+  subject: ErasureSubject,
+  unsent: readonly UnsentMessage[],
+): Promise<number[]> {
+  const sent = await queryRows<{ id: number }>(
+    transaction,
+    `select distinct partitions.message_id as id from deliveries, partitions where ${IS_SENT_TO}`,
+    ofSubject(subject),
+  );
+  const reportedOn = await queryRows<{ id: number }>(
+    transaction,
+    `select id from messages where instance_id = $1 and id = any($2::bigint[]) and dsn is not null
+     order by id for no key update`,
+    [subject.instanceId, [...sent, ...unsent].map(({ id }) => id)],
+  );
   const rows = await queryRows<{ id: number }>(
     transaction,
-    `with unsent as (
-       delete from delivery_reports where instance_id = $1 and delivery_id is null and recipient = any($2::text[])
-       returning report_message_id as id
-     )
-     select id from unsent where id is not null
-     union
-     select r.report_message_id from deliveries d
-     join partitions p on p.instance_id = d.instance_id and p.id = d.partition_id
-     join delivery_reports r on r.instance_id = d.instance_id and r.delivery_id = d.id
-     where d.instance_id = $1 and r.report_message_id is not null
-       and (d.contact_id = $3 or d.contact_id is null and p.destination = $4 and split_part(d.recipient, '@', 1) = $5)
-     order by id`,
-    [instanceId, spellings, contactId, address.asciiDomain, address.local],
+    `select distinct report_message_id as id from delivery_reports
+     where instance_id = $1 and message_id = any($2::bigint[]) and report_message_id is not null order by id`,
+    [subject.instanceId, reportedOn.map(({ id }) => id)],
   );
   return rows.map(({ id }) => id);
 }
 
 /** What was sent to it, with the reports and orders that came of it. @returns the deliveries removed */
-export async function removeDeliveries(transaction: Transaction, { instanceId, contactId, address }: ErasureSubject) {
+export async function removeDeliveries(transaction: Transaction, subject: ErasureSubject) {
+  const { instanceId, spellings } = subject;
   const removed = await queryRows<{ id: number; messageId: number; role: string; state: string; partitionId: number }>(
     transaction,
-    `delete from deliveries using partitions
-     where deliveries.instance_id = $1
-       and partitions.instance_id = deliveries.instance_id and partitions.id = deliveries.partition_id
-       and (deliveries.contact_id = $2 or deliveries.contact_id is null
-         and partitions.destination = $3 and split_part(deliveries.recipient, '@', 1) = $4)
+    `delete from deliveries using partitions where ${IS_SENT_TO}
      returning deliveries.id, partitions.message_id as "messageId", deliveries.role, deliveries.state,
        deliveries.partition_id as "partitionId"`,
-    [instanceId, contactId, address.asciiDomain, address.local],
+    ofSubject(subject),
   );
   const ids = removed.map(({ id }) => id);
   await removeAttempts(transaction, instanceId, ids);
   await forgetDeliveries(transaction, instanceId, ids);
   await transaction("inbound_messages").whereIn("delivery_id", ids).orWhereIn("about_delivery_id", ids).delete();
   await transaction("conversions").where({ instance_id: instanceId }).whereIn("delivery_id", ids).delete();
+  const toldOfNone = { instance_id: instanceId, delivery_id: null };
+  await transaction("delivery_reports").where(toldOfNone).whereIn("recipient", spellings).delete();
   return removed;
 }
 
@@ -153,7 +201,8 @@ export async function removeMentions(
       .pluck("id");
     await queryRows(
       transaction,
-      `delete from inbound_messages as kept where delivery_id = any($3::bigint[]) and ${IS_NAMED}`,
+      `delete from inbound_messages as kept
+       where (delivery_id = any($3::bigint[]) or about_delivery_id = any($3::bigint[])) and ${IS_NAMED}`,
       [...octetNames(spellings), ids],
     );
   }
