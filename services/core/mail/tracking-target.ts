@@ -45,6 +45,8 @@ export function addQueryParameter(url: string, name: string, value: string): str
   const hash = url.indexOf("#");
   const [beforeFragment, fragment] = hash < 0 ? [url, ""] : [url.slice(0, hash), url.slice(hash)];
   const question = beforeFragment.indexOf("?");
-  const separator = question < 0 ? "?" : /[?&]$/.test(beforeFragment) ? "" : "&";
+  // RFC 3986 §3.4: the query begins behind the first question mark; any further one is its data.
+  const query = question < 0 ? undefined : beforeFragment.slice(question + 1);
+  const separator = query === undefined ? "?" : query === "" || query.endsWith("&") ? "" : "&";
   return `${beforeFragment}${separator}${name}=${value}${fragment}`;
 }

@@ -37,7 +37,12 @@ it.each([
   ["https://example.org/?a=1", "https://example.org/?a=1&pmt=T"],
   ["https://example.org/?", "https://example.org/?pmt=T"],
   ["https://example.org/?a=1&", "https://example.org/?a=1&pmt=T"],
+  ["https://example.org/?q=what?", "https://example.org/?q=what?&pmt=T"],
+  ["https://example.org/??", "https://example.org/??&pmt=T"],
+  ["https://example.org/a&", "https://example.org/a&?pmt=T"],
   ["https://example.org/#f?x", "https://example.org/?pmt=T#f?x"],
+  ["https://example.org/?q=what?#f?&", "https://example.org/?q=what?&pmt=T#f?&"],
+  ["https://example.org/?#f", "https://example.org/?pmt=T#f"],
   ["https://example.org/?a=1#f", "https://example.org/?a=1&pmt=T#f"],
 ])("adds a parameter to %s", (url, expected) => {
   expect(addQueryParameter(url, "pmt", "T")).toBe(expected);
