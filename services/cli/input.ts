@@ -18,8 +18,10 @@ export function refuseFolder(runtime: CommandRuntime, path: string): void {
 
 /** Ends the command where a file, or a folder, cannot be read. */
 export function cannotRead(runtime: CommandRuntime, path: string): (error: Error) => never {
-  return (error) => runtime.refuse(`${path} cannot be read: ${error.message}`);
+  return (error) => runtime.refuse(cannotBeRead(path, error));
 }
+
+export const cannotBeRead = (path: string, error: Error) => `${path} cannot be read: ${error.message}`;
 
 /** Until when a key that is replaced stays good: `24h`, `7d`, `90m`; null when nothing was given. */
 export function readGrace(runtime: CommandRuntime, text: string | undefined, now: Date): Date | null {

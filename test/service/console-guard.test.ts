@@ -51,6 +51,13 @@ it.each([
   expect([403, 404]).toContain((await south.call(method, `${PATH}/${path}`, body)).status);
 });
 
+it("a campaign that the instance does not have is not limited", async () => {
+  const { operator } = console.users;
+  const limit = { scope: "campaign", subject: "99999", per_hour: 5, over: "wait" };
+  expect((await operator.call("PUT", `${PATH}/limits`, limit)).status).toBe(404);
+  expect((await operator.call("GET", `${PATH}/guard`)).body.limits).toEqual([]);
+});
+
 it("another instance's users do not see it", async () => {
   expect((await console.users.south.call("GET", `${PATH}/guard`)).status).toBe(404);
 });

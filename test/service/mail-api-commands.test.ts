@@ -7,6 +7,7 @@ import { CommandMisused, CommandRefused } from "../../services/cli/command-error
 import { registerBackupCommand } from "../../services/cli/commands/backup.ts";
 import { registerContactCommand } from "../../services/cli/commands/contact.ts";
 import { registerInstanceCommand } from "../../services/cli/commands/instance.ts";
+import { registerInstanceGuardCommand } from "../../services/cli/commands/instance-guard.ts";
 import { registerMailboxCommand } from "../../services/cli/commands/mailbox.ts";
 import type { CommandRuntime } from "../../services/cli/runtime.ts";
 import { type Config, loadConfig } from "../../services/platform/config/config.ts";
@@ -61,6 +62,7 @@ async function palomar(...args: string[]): Promise<Outcome> {
     .exitOverride()
     .configureOutput({ writeErr: () => {} });
   registerInstanceCommand(program, runtime);
+  registerInstanceGuardCommand(program, runtime);
   registerContactCommand(program, runtime);
   registerMailboxCommand(program, runtime);
   registerBackupCommand(program, runtime);
@@ -143,6 +145,20 @@ describe("palomar instance", () => {
     ["instance set north --message-days 29", "unsubscribe links have to work for 30 days after the sending"],
   ])("%s is misuse", async (line, refused) => {
     expect(await palomar(...line.split(" "))).toEqual({ refused, status: 2 });
+  });
+
+  test("a limit is of a campaign that the instance has", async () => {
+    const limit = (numid: number | string) =>
+      palomar("instance", "limit", "south", "campaign", `${numid}`, "--hour", "5");
+    expect(await limit(99_999)).toEqual({ refused: "south has no campaign 99999", status: 1 });
+    const campaign = { tipo: "normal", nombre: "of north" };
+    const { numid } = (await api.north.call("POST", "/v1/campania", campaign)).body;
+    expect(numid).toBeGreaterThan(0);
+    expect(await limit(numid)).toEqual({ refused: `south has no campaign ${numid}`, status: 1 });
+    expect(await api.db("sending_limits").where({ instance_id: api.south.id })).toEqual([]);
+    const own = (await api.south.call("POST", "/v1/campania", campaign)).body.numid;
+    expect(await limit(own)).toMatchObject({ json: { limits: [{ scope: "campaign", subject: `${own}` }] }, status: 0 });
+    expect(await palomar("instance", "limit", "south", "campaign", `${own}`, "--remove")).toMatchObject({ status: 0 });
   });
 
   test("key rotate with a grace lets the old key in until it ends", async () => {

@@ -13,7 +13,7 @@ import {
 import { interpret } from "../../operations/mail/interpret.ts";
 import { listUnexplained } from "../../store/mail/inbound/inbound-retention.ts";
 import { listWordings, removeWording } from "../../store/mail/inbound/wordings.ts";
-import { cannotRead, orRefuse } from "../input.ts";
+import { cannotBeRead, orRefuse } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 export function registerBounceCommand(program: Command, runtime: CommandRuntime): void {
@@ -22,15 +22,7 @@ export function registerBounceCommand(program: Command, runtime: CommandRuntime)
     .command("classify")
     .argument("<path...>", "files of one message each; a folder stands for its files")
     .description("say what each message means, one JSON object a line")
-    .action(async (paths: string[]) => {
-      for (const path of paths) {
-        for (const file of await filesOf(path, runtime)) {
-          const { kind, results } = await interpret(await readFile(file).catch(cannotRead(runtime, file)));
-          const finding = { file: basename(file), kind, results };
-          runtime.print(finding, JSON.stringify(finding));
-        }
-      }
-    });
+    .action((paths: string[]) => classify(runtime, paths));
   bounce
     .command("unexplained")
     .option("--out <folder>", "write the beginning of each message to a file there, for bounce classify")
@@ -41,6 +33,24 @@ export function registerBounceCommand(program: Command, runtime: CommandRuntime)
     .description("words of the newest 10,000 messages and refusals that no table knows, most often said first")
     .action(() => listUnknown(runtime));
   registerWordings(bounce, runtime);
+}
+
+/** Judges each file; those that cannot be read are told, and end the command with 1 after all others. */
+async function classify(runtime: CommandRuntime, paths: readonly string[]): Promise<void> {
+  const unread = (path: string) => (error: Error) => {
+    runtime.note(cannotBeRead(path, error));
+    runtime.exitWith(1);
+    return undefined;
+  };
+  for (const path of paths) {
+    for (const file of (await filesOf(path).catch(unread(path))) ?? []) {
+      const octets = await readFile(file).catch(unread(file));
+      if (octets === undefined) continue;
+      const { kind, results } = await interpret(octets);
+      const finding = { file: basename(file), kind, results };
+      runtime.print(finding, JSON.stringify(finding));
+    }
+  }
 }
 
 /** `palomar bounce wording`: what an operator says that words mean. */
@@ -129,10 +139,10 @@ async function listSample(runtime: CommandRuntime, folder: string | undefined): 
 }
 
 /** The file itself, or the files directly in a folder, sorted by name. */
-async function filesOf(path: string, runtime: CommandRuntime): Promise<string[]> {
-  const found = await stat(path).catch(cannotRead(runtime, path));
+async function filesOf(path: string): Promise<string[]> {
+  const found = await stat(path);
   if (!found.isDirectory()) return [path];
-  const entries = await readdir(path, { withFileTypes: true }).catch(cannotRead(runtime, path));
+  const entries = await readdir(path, { withFileTypes: true });
   const files = entries.filter(
     (entry) => entry.isFile() || (entry.isSymbolicLink() && !isFolder(join(path, entry.name))),
   );

@@ -80,7 +80,10 @@ function registerLimit(instance: Command, runtime: CommandRuntime): void {
       const perHour = readBound(runtime, options.hour);
       const perDay = readBound(runtime, options.day);
       if (perHour === null && perDay === null) runtime.misused("give --hour, --day, or --remove");
-      return change(runtime, name, (db, id) => setSendingLimit(db, id, { ...of, perHour, perDay, over }));
+      return change(runtime, name, async (db, id) => {
+        const isSet = await setSendingLimit(db, id, { ...of, perHour, perDay, over });
+        if (!isSet) runtime.refuse(`${name} has no campaign ${of.subject}`);
+      });
     });
 }
 

@@ -97,7 +97,8 @@ const limitEndpoints: MakeConsoleEndpoints = (context) => {
           const subject = readLimitSubject(scope, fields.subject);
           if (subject === undefined) return refuse(invalidField("subject", "limit-subject", { scope }));
           if (perHour === null && perDay === null) return refuse(invalidField("per_hour", "limit-empty"));
-          await setSendingLimit(db, instance.id, { scope, subject, perHour, perDay, over });
+          const isSet = await setSendingLimit(db, instance.id, { scope, subject, perHour, perDay, over });
+          if (!isSet) return refuse(problem("no-such-campaign"));
           return ok(await readGuard(db, instance, clock.nowMs()));
         }),
     }),

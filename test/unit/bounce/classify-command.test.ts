@@ -15,17 +15,26 @@ afterEach(async () => {
 });
 
 /** Runs `palomar bounce classify …`; only what the command uses of its runtime is there. */
-async function classify(...paths: string[]): Promise<string[]> {
+async function run(...paths: string[]) {
   const lines: string[] = [];
-  const runtime: Pick<CommandRuntime, "print" | "refuse"> = {
+  const notes: string[] = [];
+  let status = 0;
+  const runtime: Pick<CommandRuntime, "print" | "note" | "exitWith"> = {
     print: (_, text) => void lines.push(text),
-    refuse: (text) => {
-      throw new Error(text);
+    note: (text) => void notes.push(text),
+    exitWith: (given) => {
+      status = given;
     },
   };
   const program = new Command().exitOverride();
   registerBounceCommand(program, runtime as CommandRuntime);
   await program.parseAsync(["bounce", "classify", ...paths], { from: "user" });
+  return { lines, notes, status };
+}
+
+async function classify(...paths: string[]): Promise<string[]> {
+  const { lines, notes, status } = await run(...paths);
+  expect({ notes, status }).toEqual({ notes: [], status: 0 });
   return lines;
 }
 
@@ -49,16 +58,22 @@ test("files in the order given", async () => {
   expect(lines.map((line) => JSON.parse(line).file)).toEqual(["b.eml", "a.eml"]);
 });
 
-test("links count as what they lead to; one that leads nowhere is refused", async () => {
+test("links count as what they lead to; one that leads nowhere is told", async () => {
   await writeFile(join(folder, "a.eml"), "Subject: hello\r\n\r\nhello\r\n");
   await mkdir(join(folder, "b"));
   await symlink(join(folder, "a.eml"), join(folder, "c"));
   await symlink(join(folder, "b"), join(folder, "d"));
   expect((await classify(folder)).map((line) => JSON.parse(line).file)).toEqual(["a.eml", "c"]);
   await symlink(join(folder, "nowhere"), join(folder, "e"));
-  await expect(classify(folder)).rejects.toThrow(/\/e cannot be read: ENOENT/);
+  const { lines, notes, status } = await run(folder);
+  expect([lines.length, notes, status]).toEqual([2, [expect.stringMatching(/\/e cannot be read: ENOENT/)], 1]);
 });
 
-test("a path that is not there is refused", async () => {
-  await expect(classify(join(folder, "missing.eml"))).rejects.toThrow(/missing\.eml cannot be read/);
+test("a path that is not there is told, and the others are judged", async () => {
+  await writeFile(join(folder, "a.eml"), notice);
+  await writeFile(join(folder, "b.eml"), notice);
+  const { lines, notes, status } = await run(...["a.eml", "missing.eml", "b.eml"].map((name) => join(folder, name)));
+  expect(lines.map((line) => JSON.parse(line).file)).toEqual(["a.eml", "b.eml"]);
+  expect(notes).toEqual([expect.stringMatching(/missing\.eml cannot be read: ENOENT/)]);
+  expect(status).toBe(1);
 });

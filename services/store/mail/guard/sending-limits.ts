@@ -1,17 +1,24 @@
 import type { SendingLimit } from "../../../core/mail/guard/sending-limits.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { areCampaignsOf } from "../campaigns/campaigns.ts";
 import { beginWork, wakeInstances } from "../queue/mail-work.ts";
 
-/** Sets a limit of an instance in place of the one that it has. What waits for a window is due at its time all the same. */
-export async function setSendingLimit(db: Db, instanceId: number, limit: SendingLimit): Promise<void> {
+/**
+ * Sets a limit of an instance in place of the one that it has. What waits for a window is due at its time all the same.
+ * @returns false, and nothing is set, where it is of a campaign that the instance does not have
+ */
+export async function setSendingLimit(db: Db, instanceId: number, limit: SendingLimit): Promise<boolean> {
   const { scope, subject, perHour, perDay, over } = limit;
-  await db.transaction(async (transaction) => {
+  return db.transaction(async (transaction) => {
+    const isOfOne = scope === "campaign" && subject !== "";
+    if (isOfOne && !(await areCampaignsOf(transaction, instanceId, [Number(subject)]))) return false;
     await ensureGuard(transaction, instanceId);
     await transaction("sending_limits")
       .insert({ instance_id: instanceId, scope, subject, per_hour: perHour, per_day: perDay, over })
       .onConflict(["instance_id", "scope", "subject"])
       .merge();
     await wakeCampaigns(transaction, instanceId);
+    return true;
   });
 }
 
