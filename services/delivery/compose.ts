@@ -242,13 +242,15 @@ function personalise(content: FinishedContent, tracked: TrackedDelivery, links: 
   return { ...content, octets: fillPlaces(content.octets, content.tracking.places, trackingValues(tracked, links)) };
 }
 
-/** A message that came finished keeps its own List-Unsubscribe, if it has one. */
+/** A message that came finished has fields of its own only where its author signed them (`submission/prepare-message.ts`). */
 function finish({ octets, unsubscribe }: FinishedContent, unsubscribeUrl: string): Buffer {
-  if (!unsubscribe || splitMessage(octets).fields.some(({ name }) => name === "list-unsubscribe")) return octets;
+  if (!unsubscribe) return octets;
+  const own = new Set(splitMessage(octets).fields.map(({ name }) => name));
+  if (own.has("list-unsubscribe")) return octets;
   // RFC 2369 §3.2, RFC 8058 §3.1
   const added =
     plainField("List-Unsubscribe", `<${unsubscribeUrl}>`) +
-    plainField("List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
+    (own.has("list-unsubscribe-post") ? "" : plainField("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"));
   return Buffer.concat([Buffer.from(added, "latin1"), octets]);
 }
 

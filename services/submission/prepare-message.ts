@@ -45,7 +45,11 @@ const SINGLE = new Set([
   ...["date", "reply-to", "to", "cc", "message-id", "in-reply-to", "references", "subject"],
   // RFC 2045 §3.
   ...["mime-version", "content-type", "content-transfer-encoding"],
+  // RFC 2369 §3, RFC 8058 §3.1.
+  ...["list-unsubscribe", "list-unsubscribe-post"],
 ]);
+/** Ours take their place, for each recipient at delivery, where the campaign wants to know who unsubscribes. */
+const UNSUBSCRIPTION = ["list-unsubscribe", "list-unsubscribe-post"];
 /** Readers show who sent a message again beside its author, or in the author's place (RFC 5322 §3.6.6). */
 const RESENT = new Set(["resent-from", "resent-sender"]);
 /** More hops than this are a loop (RFC 5321 §6.3 asks for at least 100 less margin; real ways have under 20). */
@@ -53,15 +57,22 @@ const MOST_HOPS = 50;
 /** Each has limits of its own that are looked up and counted. */
 export const MOST_AUTHORS = 20;
 
+/** What the instance and its campaign say of a message. */
+export interface MessageRules {
+  /** Sender domains as A-labels. */
+  readonly allowedDomains: ReadonlySet<string>;
+  /** Each copy gets List-Unsubscribe fields. */
+  readonly unsubscribe: boolean;
+}
+
 /**
  * Makes a submitted message fit to be sent: checks its authors, strips what must not leave, and adds what a submission
  * server owes it (RFC 6409 §8: Date, Message-ID; RFC 5321 §4.4: Received). What is 8-bit leaves encoded, so that delivery need not ask who takes it.
  * @param octets an RFC 5322 message, CRLF only
- * @param allowedDomains sender domains as A-labels
  */
 export function prepareMessage(
   octets: Buffer,
-  allowedDomains: ReadonlySet<string>,
+  { allowedDomains, unsubscribe }: MessageRules,
   arrival: Arrival,
 ): Result<PreparedMessage, MessageRefusal> {
   const { fields, body } = splitMessage(octets);
@@ -82,7 +93,8 @@ export function prepareMessage(
   if (authors.length > 1 && speakers.length === 0) return refuse("no-single-author");
   const mailboxes = everybody.map((mailbox) => mailbox!);
   if (mailboxes.length > MOST_AUTHORS) return refuse("too-many-authors");
-  const names = fields.flatMap(({ name }) => (SINGLE.has(name) ? [name] : []));
+  const kept = withoutStripped(fields, unsubscribe);
+  const names = kept.flatMap(({ name }) => (SINGLE.has(name) ? [name] : []));
   if (new Set(names).size < names.length) return refuse("doubled-field");
   if (mailboxes.some(({ asciiDomain }) => !allowedDomains.has(asciiDomain))) return refuse("foreign-author");
 
@@ -96,10 +108,22 @@ export function prepareMessage(
   if (named("mime-version").length === 0 && named("content-type").length > 0 && named("dkim-signature").length === 0) {
     added.push(newField("MIME-Version", "1.0"));
   }
-  const kept = fields.filter(({ name }) => !STRIPPED.has(name));
   const message = { fields: [...added, ...kept], body };
   const [sender, ...otherSenders] = mailboxes.map(senderKey);
   return ok({ octets: joinMessage(toSevenBit(message)), senderDomain, sender: sender!, otherSenders });
+}
+
+function withoutStripped(fields: readonly RawField[], unsubscribe: boolean): RawField[] {
+  const isReplaced = unsubscribe && !isSignedByAuthor(fields, UNSUBSCRIPTION);
+  return fields.filter(({ name }) => !STRIPPED.has(name) && !(isReplaced && UNSUBSCRIPTION.includes(name)));
+}
+
+/** Whether a DKIM signature that the message came with covers one of these (RFC 6376 §3.5). */
+function isSignedByAuthor(fields: readonly RawField[], names: readonly string[]): boolean {
+  const covered = fields
+    .filter(({ name }) => name === "dkim-signature")
+    .flatMap((field) => /(?:^|;)\s*h\s*=([^;]*)/.exec(fieldValue(field))?.[1]?.split(":") ?? []);
+  return covered.some((name) => names.includes(name.trim().toLowerCase()));
 }
 
 /** Undefined stands for a mailbox that is none. */

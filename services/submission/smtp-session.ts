@@ -15,7 +15,7 @@ import type { SmtpHandlers, SmtpSession } from "../platform/smtp/handlers.ts";
 import { readSubmissionRules, type SubmissionRules } from "../store/mail/instances/submission-settings.ts";
 import { acceptMessage } from "./accept.ts";
 import { Authoriser, type Submitter } from "./authorise.ts";
-import { type MessageRefusal, MOST_AUTHORS, prepareMessage } from "./prepare-message.ts";
+import { type MessageRefusal, type MessageRules, MOST_AUTHORS, prepareMessage } from "./prepare-message.ts";
 
 type Session = SmtpSession<Submitter>;
 
@@ -91,7 +91,7 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
       const rules = await rulesInForce.atEndOfData(session.user);
       if (!rules) return LOGIN_ENDED;
       const { senderDomains, ...settings } = rules;
-      const prepared = prepareMessage(octets, new Set(senderDomains), {
+      const prepared = prepareMessage(octets, messageRules(session.user, senderDomains), {
         ...arrivalOf(session),
         hostname: config.hostname,
         at: new Date(clock.nowMs()),
@@ -130,6 +130,10 @@ async function lookAt(
 function markSpam(octets: Buffer, score: number): Buffer {
   const fields = plainField("X-Spam-Flag", "YES") + plainField("X-Spam-Score", score.toFixed(1));
   return Buffer.concat([Buffer.from(fields, "latin1"), octets]);
+}
+
+function messageRules({ campaign }: Submitter, senderDomains: readonly string[]): MessageRules {
+  return { allowedDomains: new Set(senderDomains), unsubscribe: campaign.unsubscribe === true };
 }
 
 function arrivalOf({ helloName, clientAddress, protocol, user }: Session) {

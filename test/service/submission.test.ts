@@ -7,7 +7,7 @@ import { dkimVerify } from "mailauth/lib/dkim/verify.js";
 import { simpleParser } from "mailparser";
 import { createTransport } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { joinMessage, splitMessage } from "../../services/core/mail/message.ts";
+import { fieldValue, joinMessage, splitMessage } from "../../services/core/mail/message.ts";
 import { listInstanceDomains } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { toSevenBit } from "../../services/submission/to-seven-bit.ts";
@@ -144,11 +144,60 @@ describe("a submitted message", () => {
       "Date: x\r\nDate: y",
       "To: a@b.test\r\nTo: c@d.test",
       "Content-Type: text/plain\r\nContent-type: text/html",
+      "List-Unsubscribe: <https://a.example.org/>\r\nList-Unsubscribe: <https://b.example.org/>",
+      "List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\nlist-unsubscribe-post: x",
     ]) {
       const raw = `From: a@${TEST_DOMAIN}\r\n${doubled}\r\n\r\nx\r\n`;
       await expect(transport.sendMail({ envelope, raw })).rejects.toThrow(/550 5\.6\.0 .* once each/);
     }
     transport.close();
+  });
+
+  const OWN = "List-Unsubscribe: <https://own.example.org/>\r\n";
+  const POST = "List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n";
+  const signatureOf = (names: string) => `DKIM-Signature: v=1; d=${TEST_DOMAIN}; h=From:\r\n  ${names}; b=eA==\r\n`;
+
+  /** The fields of unsubscription that leave of a message with some. */
+  async function unsubscriptionOf(desusc: "si" | "no", given: string): Promise<string[]> {
+    const campaign = await stack.addCampaign({ desusc });
+    const { camp_apikey: pass } = (await stack.call("GET", `/campania_apikey?numid=${campaign}`)).body;
+    const transport = transportTo(implicit, { auth: { user: `test-${campaign}`, pass } });
+    const to = `unsubscription-${campaign}@example.net`;
+    const raw = `${given}From: a@${TEST_DOMAIN}\r\nSubject: x\r\n\r\nx\r\n`;
+    await transport.sendMail({ envelope: { from: `a@${TEST_DOMAIN}`, to }, raw });
+    transport.close();
+    const [arrived] = await eventually(
+      () => stack.inbox(to),
+      (found) => found.length > 0,
+    );
+    const fields = splitMessage(arrived!.octets).fields.filter(({ name }) => name.startsWith("list-"));
+    return fields.map((field) => `${field.name} ${fieldValue(field).replace(/<http.*\/u\/.*>/, "ours")}`);
+  }
+
+  const OURS = ["list-unsubscribe ours", "list-unsubscribe-post List-Unsubscribe=One-Click"];
+  const ITS = ["list-unsubscribe <https://own.example.org/>", "list-unsubscribe-post List-Unsubscribe=One-Click"];
+
+  it.each<[string, "si" | "no", string, string[]]>([
+    ["ours stand for its own", "si", OWN + POST, OURS],
+    ["ours stand for several of its own", "si", OWN + OWN + POST + POST, OURS],
+    ["ours stand for an empty one", "si", "List-Unsubscribe:\r\n", OURS],
+    ["ours stand for half of the two", "si", POST, OURS],
+    ["ours stand for what its author's signature does not cover", "si", signatureOf("Subject") + OWN, OURS],
+    [
+      "its own stay, signed by its author",
+      "si",
+      signatureOf("List-Unsubscribe :\r\n list-unsubscribe-post") + OWN + POST,
+      ITS,
+    ],
+    ["ours come once beside what its author signed", "si", signatureOf("List-Unsubscribe-Post") + POST, OURS],
+    ["its own stay where the campaign wants none", "no", OWN + POST, ITS],
+  ])("has each field of unsubscription once: %s", async (_, desusc, given, left) => {
+    expect((await unsubscriptionOf(desusc, given)).sort()).toEqual(left);
+  });
+
+  it("may not double a field of unsubscription that its author signed", async () => {
+    const doubled = unsubscriptionOf("si", signatureOf("List-Unsubscribe") + OWN + OWN);
+    await expect(doubled).rejects.toThrow(/550 5\.6\.0 .* once each/);
   });
 
   it("is MIME where its author says what it has, and forgets the version", async () => {
