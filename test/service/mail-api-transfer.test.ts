@@ -232,6 +232,12 @@ describe("import", () => {
     expect(contacto).toMatchObject({ nombre: "Wide", edad: 41, campos: [{ nombre: "XYZSIZEXYZ", valor: "L" }] });
     for (const name of ["wide", "blank"]) await eraseAddress(api.db, api.north.id, address(`${name}@example.org`));
   });
+
+  test("a cell of a column without a name is not lost without a word", async () => {
+    const on = "la columna 2 no tiene nombre";
+    const report = { created: 0, updated: 0, rejected: 1, errors: [{ line: 2, on }] };
+    expect(await load("email,,nombre\nunnamed@example.org,x,Ana\n")).toEqual(report);
+  });
 });
 
 test("the column invalido is the API's field, and no custom one; a custom field of that name is wrapped", async () => {

@@ -144,8 +144,11 @@ function isReadable(record: readonly string[]): boolean {
 
 /** The cells of a record by the names of their columns, without those that it lacks; cells without a name are empty. */
 export function nameCells(header: readonly string[], record: readonly string[]): Result<Map<string, string>, Sentence> {
-  if (record.some((cell, index) => !header[index] && cell.trim() !== "")) {
-    return refuse(sentence("csv-too-many-columns"));
+  const stray = record.findIndex((cell, index) => !header[index] && cell.trim() !== "");
+  if (stray >= 0) {
+    // Behind the last name nobody sees how many columns there are.
+    const isWithin = header.slice(stray).some((name) => name !== "");
+    return refuse(isWithin ? sentence("csv-column-unnamed", { place: stray + 1 }) : sentence("csv-too-many-columns"));
   }
   if (!isReadable(record)) return refuse(sentence("csv-line-invalid"));
   return ok(new Map(record.flatMap((cell, index) => (header[index] ? [[header[index], cell]] : []))));

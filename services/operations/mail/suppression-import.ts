@@ -66,7 +66,7 @@ export async function importSuppressions(
 
 /** What contacts' imports say in the words of their API, said in the language of everything else about lists. */
 function inEnglish(reason: Sentence): Sentence {
-  const { column = "", most = "" } = (reason.values ?? {}) as Readonly<Record<string, string>>;
+  const { column = "", most = "", place = "" } = (reason.values ?? {}) as Readonly<Record<string, string>>;
   if (reason.code === "column-missing") return sentence("suppression-column-missing", { column });
   if (reason.code === "column-missing-commas") return sentence("suppression-column-missing-commas", { column });
   if (reason.code === "column-invalid") return sentence("suppression-column-invalid", { column });
@@ -74,6 +74,7 @@ function inEnglish(reason: Sentence): Sentence {
   if (reason.code === "csv-not-utf8") return sentence("suppression-not-utf8");
   if (reason.code === "csv-line-invalid") return sentence("suppression-line-unreadable");
   if (reason.code === "csv-too-many-columns") return sentence("suppression-columns-many");
+  if (reason.code === "csv-column-unnamed") return sentence("suppression-column-unnamed", { place });
   return reason.code === "csv-invalid" ? sentence("suppression-no-csv") : reason;
 }
 

@@ -20,6 +20,9 @@ test("cells have the names of their columns; columns without a name hold nothing
   const header = ["a", "", "b", "", "c"];
   expect(findHeaderFault(header, "a")).toBeUndefined();
   expect(nameCells(header, ["1", " ", "2"])).toEqual({ ok: true, value: new Map(Object.entries({ a: "1", b: "2" })) });
-  expect(nameCells(header, ["1", "x"]).ok).toBe(false);
-  expect(nameCells(header, ["1", "", "2", "", "3", "4"]).ok).toBe(false);
+  expect(nameCells(header, ["1", "x"])).toMatchObject({
+    error: { code: "csv-column-unnamed", values: { place: "2" } },
+  });
+  expect(nameCells(header, ["1", "", "2", "", "3", "4"])).toMatchObject({ error: { code: "csv-too-many-columns" } });
+  expect(nameCells(["a", "", ""], ["1", "", "x"])).toMatchObject({ error: { code: "csv-too-many-columns" } });
 });

@@ -402,6 +402,7 @@ export const problems = {
     "suppression-column-invalid": "the column {column} is not valid",
     "suppression-line-unreadable": "the line is not text in UTF-8",
     "suppression-columns-many": "the line has more columns than the header",
+    "suppression-column-unnamed": "column {place} has no name in the header",
     "suppression-no-csv": "the line is not CSV",
     "csv-invalid": "is not CSV",
     "csv-record-too-long":
@@ -409,6 +410,7 @@ export const problems = {
     "csv-header-too-long": "the file has more than {most} columns",
     "csv-line-invalid": "the line is not text in UTF-8",
     "csv-too-many-columns": "has more columns than the header",
+    "csv-column-unnamed": "column {place} has no name in the header",
     "column-missing": "the column {column} is missing or empty",
     "column-missing-commas": "the column {column} is missing: columns are to be separated by commas",
     "csv-not-utf8": "the file is not text in UTF-8",
