@@ -593,7 +593,8 @@ export const SENTENCES = {
   "ttl-of-its-rrset": "TTL {ttl} of {record} set to that of its RRset, {has}",
   "warnings-left-out": "further warnings are left out",
   "mname-without-address": "mname {name} has no address in the zone",
-  "below-dname": "{owner} {type} lies below the DNAME at {above} and is not served as an answer",
+  "below-dname":
+    "{owner} {type} lies below the DNAME at {above} and is not served as an answer: Knot as a secondary refuses the whole zone for it, and NSD when it reads the zone from a file",
   "below-zone-cut": "{owner} {type} lies below the zone cut at {above} and is not served as an answer",
   "target-is-alias": "the {type} of {owner} points to {target}, which is a CNAME",
   "no-glue": "the {type} of {owner} points to {target}, which has no address in the zone (missing glue)",
@@ -601,6 +602,8 @@ export const SENTENCES = {
     "the {type} of {owner} has parameters beside a SvcPriority of 0, with which clients ignore them",
   "nsec3-costly":
     "the NSEC3PARAM asks for more hashing than 150 iterations: names that do not exist are denied without a proof",
+  "signature-outdated":
+    "{domain} is signed elsewhere, and its serial is {serial} now: a signature of its SOA that was made for another one no longer holds; sign the zone anew with a serial ahead of it and put its zone file in place",
   "ds-at-apex": "{owner} is the zone's apex: nobody looks for its DS records here, but in the zone above",
   "wildcard-ns": "{owner} is a wildcard with NS records: BIND as a secondary refuses the whole zone for it",
   "many-records":

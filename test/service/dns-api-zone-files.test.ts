@@ -49,6 +49,36 @@ describe("a zone file", () => {
     expect((await get()).text).not.toContain("certbot");
   });
 
+  test("of a zone that is signed elsewhere is told from a change that makes the signature of its SOA void", async () => {
+    const signature = `@ RRSIG SOA 13 3 3600 20990101000000 20260101000000 1 ${zone}. ${"A".repeat(86)}==\n`;
+    const signed = (await get()).text.replace(/ 1 7200/, " 10 7200") + signature;
+    const path = (operation: string) => `/api/v1/${operation}/${zone}`;
+    const said = (serial: number) => ({
+      status: 200,
+      body: {
+        warnings: [
+          expect.stringMatching(`${zone}. is signed elsewhere, and its serial is ${serial} now: .*with a serial ahead`),
+        ],
+      },
+    });
+    const silent = (body: object) => ({ status: 200, body });
+    expect(await put(signed)).toEqual(expect.objectContaining(silent({ serial: 10, records: 2 })));
+    expect(await api.call("POST", path("zone_preview"), signed)).toMatchObject(said(11));
+    expect(await put(signed)).toMatchObject(said(11));
+    expect(await add("www")).toMatchObject(said(12));
+    const more = { create: [{ name: "mail", type: "A", value: "192.0.2.2" }] };
+    expect(await api.call("POST", path("zone_preview"), more)).toMatchObject(said(13));
+    expect(await api.call("POST", `${path("rr")}/batch`, more)).toMatchObject(said(13));
+    const soa = `/api/v1/update_soa/acme/${zone}/ns1.example.net/hostmaster.example.net/14/1/1/1/1/1`;
+    expect(await api.call("POST", soa)).toMatchObject(said(14));
+    expect(await api.call("POST", path("zone_rollback"), { serial: 10 })).toMatchObject(said(15));
+    const anew = signed.replace(/ 10 7200/, " 16 7200");
+    expect((await put(anew)).body).toEqual({ serial: 16, records: 2 });
+    const { rr } = (await api.call("GET", path("rr"))).body;
+    const { rr_id } = rr.find(({ type }: { type: string }) => type === "RRSIG");
+    expect((await api.call("DELETE", `${path("rr")}/${rr_id}`)).body).toEqual({ msg: "deleted", serial: 17 });
+  });
+
   test("gives the same octets in a newly made zone", async () => {
     for (const name of ["a", "b", "c"]) await add(name);
     const out = (await get()).text;

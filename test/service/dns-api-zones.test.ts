@@ -173,6 +173,11 @@ describe("creating a zone", () => {
     expect(body.warnings.some((warning: string) => warning.startsWith("mname "))).toBe(true);
   });
 
+  test("warns of a name that BIND refuses the NS records of", async () => {
+    const { body } = await create("*.warned.example.org");
+    expect(body.warnings).toEqual([expect.stringMatching(/^\*\.warned\.example\.org\. is a wildcard with NS records/)]);
+  });
+
   test("gives calendar zones today's first serial, or the one asked for", async () => {
     api.clock.set("2026-11-20T23:30:00Z");
     expect((await create("calendar.example.org", { serial_type: "calendar" })).body.serial).toBe(2026112000);

@@ -121,6 +121,23 @@ export function* findWarningsSteps(
   return warnings.sentences();
 }
 
+/**
+ * Of a zone whose DNSSEC records were brought in: the signature of its SOA, which every new serial makes void (RFC 4034 §3.1.8.1).
+ * @param records all of the zone, or those at its apex, as they will be
+ */
+export function signatureWarnings(
+  { apex, serial }: { readonly apex: DomainName; readonly serial: number },
+  records: readonly ResourceRecord[],
+): Sentence[] {
+  const isSigned = records.some((record) => isSoaSignature(record) && sameName(record.owner, apex));
+  return isSigned ? [sentence("signature-outdated", { domain: formatDomainName(apex), serial })] : [];
+}
+
+/** RFC 4034 §3.1.1: an RRSIG begins with the type that it covers. */
+function isSoaSignature({ type, rdata }: ResourceRecord): boolean {
+  return type === TYPE.RRSIG && rdata[0] === 0 && rdata[1] === TYPE.SOA;
+}
+
 /** The proper ancestors of a name from the apex down. */
 function* ancestorsInZone(name: DomainName, apex: DomainName): Generator<DomainName, void> {
   for (let count = apex.labelCount; count < name.labelCount; count += 1) yield ancestorOf(name, count);

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { isSubdomain } from "../../core/dns/name.ts";
+import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { initialSerial } from "../../core/dns/serial.ts";
@@ -41,7 +41,7 @@ const newZoneFields = z.object({
 });
 
 const WARNINGS =
-  "an mname without an address in the zone; to the reseller's key also each zone of another company above or below, " +
+  "an mname without an address in the zone; a name that begins with *, for which BIND refuses the zone; to the reseller's key also each zone of another company above or below, " +
   "by name where it is the reseller's own";
 
 /** One path, one name for its parameter: OpenAPI knows no two that differ in that alone. */
@@ -158,10 +158,9 @@ function planZone(
   return ok({ apex: apex.value, domain: fqdn, serialType, soa, ttl, records: [ns] });
 }
 
-/** In a new zone there is nothing around its NS record. */
 function warningsOf({ apex, soa: { mname }, records }: NewZone): Sentence[] {
-  const nothing = { recordsAt: () => records.filter(() => false), recordsBelow: () => [] };
-  return isSubdomain(mname, apex) ? findWarnings({ apex, changed: records, mname }, nothing) : [];
+  const recordsAt = ({ key }: DomainName) => records.filter(({ owner }) => owner.key === key);
+  return findWarnings({ apex, changed: records, mname }, { recordsAt, recordsBelow: () => [] });
 }
 
 async function* writeDomainList(

@@ -19,6 +19,7 @@ import {
   type ZoneFile,
 } from "../../core/dns/zone-file/zone-file.ts";
 import { duplicatedZone } from "../../core/dns/zone-tenancy.ts";
+import { signatureWarnings } from "../../core/dns/zone-warnings.ts";
 import { type Refusal, sentenceOf, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
@@ -285,7 +286,10 @@ async function planReplacement(db: Db, zone: Zone, file: CheckedFile, now: Date)
   const change = { soa, ttl: file.soaTtl ?? zone.ttl, rows, difference, followers, mindsDerived: true };
   const gone = followers.deleted.filter(({ owner }) => !followers.created.some((one) => one.owner.key === owner.key));
   const forgotten = gone.map(({ owner }) => sentence("follower-not-in-file", { name: nameOf(owner) }));
-  return ok({ zone, change, warnings: [...file.warnings, ...forgotten] });
+  // A SOA that is taken as it stands in the file is what the signature in the file is of.
+  const isAsInFile = file.soa?.serial === serial.value;
+  const signature = isAsInFile ? [] : signatureWarnings({ apex: zone.apex, serial: serial.value }, records);
+  return ok({ zone, change, warnings: [...signature, ...file.warnings, ...forgotten] });
 }
 
 function positionOf(file: ZoneFile, record: ResourceRecord | undefined): TextPosition | undefined {

@@ -14,7 +14,7 @@ import {
   type StoredRecord,
   type ZoneEdits,
 } from "../../core/dns/zone-edit.ts";
-import { alteredTargets, findWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
+import { alteredTargets, findWarnings, signatureWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Sentence } from "../../core/sentences.ts";
@@ -175,7 +175,9 @@ async function planEdits(
   const mname = wanted || targets.some(({ key }) => key === primary.key) ? primary : undefined;
   const rewritten = new Set([...rows.deletedIds, ...rows.updated.map(({ id }) => id)]);
   const looked = lookedAt(zone.apex, changed);
-  const warnings = await warningsOf(on, zone, { changed: looked, known, targets, rewritten, mname });
+  const doubts = await warningsOf(on, zone, { changed: looked, known, targets, rewritten, mname });
+  const signature = signatureWarnings({ apex: zone.apex, serial: serial.value }, known.get(zone.apex.key) ?? []);
+  const warnings = [...doubts, ...signature];
   const soa = { ...(wanted?.soa ?? zone.soa), serial: serial.value };
   const change = { soa, ttl: wanted?.ttl ?? zone.ttl, rows, difference, followers };
   return ok({ zone, change, touchesSoa: wanted !== undefined, warnings, leftOut });

@@ -3,10 +3,12 @@ import { type DomainName, formatDomainName, labelsOf, sameName } from "../../cor
 import { compareSerial, nextSerial, type SerialError } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
 import { isHostName } from "../../core/dns/zone-checks.ts";
+import { signatureWarnings } from "../../core/dns/zone-warnings.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
+import { readRecordsAt } from "../../store/dns/records.ts";
 import { doesNotOwn, findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { changeZone, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
 import { admitWhole } from "./zone-file-size.ts";
@@ -37,7 +39,9 @@ export function changeSoa(
     if (!serial.ok) return refuse(unacceptable(serial.error));
     const { mname } = wanted.soa;
     const isNew = !sameName(mname, zone.soa.mname);
-    const warnings = await warningsOf(on, zone, { changed: [], known: new Map(), ...(isNew ? { mname } : {}) });
+    const doubts = await warningsOf(on, zone, { changed: [], known: new Map(), ...(isNew ? { mname } : {}) });
+    const atApex = await readRecordsAt(on, zone.id, [zone.apex]);
+    const warnings = [...doubts, ...signatureWarnings({ apex: zone.apex, serial: serial.value }, atApex)];
     const change = { soa: { ...wanted.soa, serial: serial.value }, ttl: wanted.ttl, ...NO_RECORDS };
     return ok({ zone, change, touchesSoa: true, warnings });
   });

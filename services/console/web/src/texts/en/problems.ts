@@ -180,13 +180,16 @@ export const problems = {
     "mname-without-address": "The primary server {name} has no address in the zone.",
     "target-is-alias": "The {type} of {owner} points to {target}, which is a CNAME.",
     "no-glue": "The NS of {owner} points to {target}, which has no address in the zone.",
-    "below-dname": "{owner} {type} lies below the DNAME at {above} and is not served as an answer.",
+    "below-dname":
+      "{owner} {type} lies below the DNAME at {above} and is not served as an answer: Knot as a secondary refuses the whole zone for it, and NSD when it reads the zone from a file.",
     "below-zone-cut": "{owner} {type} lies below the zone cut at {above} and is not served as an answer.",
     "alias-with-parameters":
       "The {type} of {owner} has parameters beside a SvcPriority of 0, with which clients ignore them.",
     "jobs-unfinished": "Too many imports are still at work. Try again when one has ended.",
     "nsec3-costly":
       "The NSEC3PARAM asks for more hashing than 150 iterations: names that do not exist are denied without a proof.",
+    "signature-outdated":
+      "{domain} is signed elsewhere, and its serial is {serial} now: a signature of its SOA that was made for another one no longer holds. Sign the zone anew with a serial ahead of it and put its zone file in place.",
     "ds-at-apex": "{owner} is the zone's apex: nobody looks for its DS records here, but in the zone above.",
     "wildcard-ns": "{owner} is a wildcard with NS records: BIND as a secondary refuses the whole zone for it.",
     "many-records":

@@ -211,12 +211,15 @@ export const problems: Texts["problems"] = {
     "mname-without-address": "El servidor primario {name} no tiene dirección en la zona.",
     "target-is-alias": "El {type} de {owner} apunta a {target}, que es un CNAME.",
     "no-glue": "El NS de {owner} apunta a {target}, que no tiene dirección en la zona.",
-    "below-dname": "{owner} {type} queda debajo del DNAME en {above} y no se sirve como respuesta.",
+    "below-dname":
+      "{owner} {type} queda debajo del DNAME en {above} y no se sirve como respuesta: Knot como secundario rechaza toda la zona por él, y NSD cuando la lee de un archivo.",
     "below-zone-cut": "{owner} {type} queda debajo de la delegación en {above} y no se sirve como respuesta.",
     "alias-with-parameters":
       "El {type} de {owner} tiene parámetros junto a un SvcPriority de 0, con el que los clientes no los miran.",
     "nsec3-costly":
       "El NSEC3PARAM pide más cálculo que 150 iteraciones: los nombres que no existen se niegan sin prueba.",
+    "signature-outdated":
+      "{domain} está firmada en otro sitio y su serie es ahora {serial}: una firma de su SOA hecha para otra ya no vale. Fírmela de nuevo con una serie mayor y ponga su archivo de zona.",
     "ds-at-apex": "{owner} es el ápice de la zona: nadie busca sus registros DS aquí, sino en la zona superior.",
     "wildcard-ns": "{owner} es un comodín con registros NS: BIND como secundario rechaza toda la zona por él.",
     "many-records":
