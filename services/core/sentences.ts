@@ -633,6 +633,7 @@ export const SENTENCES = {
   "no-address-or-block": "{text} is not an address or a block of addresses",
   "no-prefix": "{text} has no prefix from 1 to {most}",
   "host-bits": "{text} has host bits set beyond {prefix}",
+  "mapped-addresses": "{trigger} is about IPv4 addresses, for which BIND passes over it: write it as an IPv4 block",
   "not-canonical": "{text} is not in canonical form",
   "file-column": "column {column}: {reason}",
   "no-sink": "{text} is not an address that stands for nothing (0.0.0.0, 127.0.0.1, ::, ::1)",

@@ -134,6 +134,7 @@ describe("rules", () => {
       ["qname:bad..example", "nxdomain"],
       ["ip:192.0.2.1/24", "nxdomain"],
       ["ip:192.0.2.0/33", "nxdomain"],
+      ["client-ip:::ffff:198.51.100.0/120", "nxdomain"],
       ["name:bad.example", "nxdomain"],
       ["qname:bad.example", "explode"],
       [`qname:${"a".repeat(60)}.${"b".repeat(60)}.${"c".repeat(60)}.${"d".repeat(60)}`, "nxdomain"],
@@ -257,6 +258,15 @@ describe("imports", () => {
     const before = await feed();
     expect(await importFile(lines, "hosts")).toMatchObject({ status: 0, json: { added: 0, duplicates: 2 } });
     expect(await feed()).toEqual(before);
+  });
+
+  it("reject what BIND passes over", async () => {
+    const lines = ["120.0.c633.ffff.zz.rpz-ip CNAME ."];
+    const { json } = await importFile(lines, "rpz");
+    expect(json).toMatchObject({
+      added: 0,
+      rejected: [{ line: 1, msg: expect.stringContaining("write it as an IPv4 block") }],
+    });
   });
 
   it("reads what it exports", async () => {

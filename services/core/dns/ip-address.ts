@@ -46,10 +46,13 @@ export function isForMany(text: string): boolean {
   if (octets === undefined) return false;
   const [first, second] = octets as unknown as [number, number];
   if (octets.length === 4) return first === 0 || first >= 224 || (first === 169 && second === 254);
-  if (octets.subarray(0, 10).every((octet) => octet === 0) && octets[10] === 0xff && octets[11] === 0xff) {
-    return isForMany(formatIpv4(octets.subarray(12)));
-  }
+  if (isMappedIpv4(octets)) return isForMany(formatIpv4(octets.subarray(12)));
   return first === 0xff || (first === 0xfe && (second & 0xc0) === 0x80) || octets.every((octet) => octet === 0);
+}
+
+/** Whether the octets of an IPv6 address stand for an IPv4 address, the last four (RFC 4291 §2.5.5.2); false of 4 octets. */
+export function isMappedIpv4(octets: Uint8Array): boolean {
+  return octets.length === 16 && octets.subarray(0, 12).every((octet, index) => octet === (index < 10 ? 0 : 0xff));
 }
 
 /** The text form of 4 or 16 octets. */
@@ -64,12 +67,10 @@ export function formatIpv4(octets: Uint8Array): string {
 
 /** RFC 5952 form of 16 octets: lower case, the longest run of zeros (of two groups or more) as `::`. */
 export function formatIpv6(octets: Uint8Array): string {
+  // RFC 5952 §5: IPv4-mapped addresses keep their dotted quad.
+  if (isMappedIpv4(octets)) return `::ffff:${formatIpv4(octets.subarray(12))}`;
   const view = new DataView(octets.buffer, octets.byteOffset, 16);
   const groups = Array.from({ length: 8 }, (_, index) => view.getUint16(index * 2));
-  // RFC 5952 §5: IPv4-mapped addresses keep their dotted quad.
-  if (groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff) {
-    return `::ffff:${formatIpv4(octets.subarray(12))}`;
-  }
   const { start, length } = longestZeroRun(groups);
   const hex = groups.map((group) => group.toString(16));
   if (length < 2) return hex.join(":");

@@ -2,7 +2,7 @@ import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import type { ImportedLine, ImportedRule } from "../../core/dns/rpz/import.ts";
 import { compareRule } from "../../core/dns/rpz/rule-conflict.ts";
-import { formatRpzAction, formatRpzTrigger, type RpzTrigger } from "../../core/dns/rpz/rules.ts";
+import { formatRpzAction, formatRpzTrigger, type RpzTrigger, whyPassedOver } from "../../core/dns/rpz/rules.ts";
 import type { SafeNames } from "../../core/dns/rpz/safe-names.ts";
 import { addSerial } from "../../core/dns/serial.ts";
 import type { Refusal } from "../../core/refusal.ts";
@@ -151,7 +151,7 @@ class Importer {
     if (safe) return coversSafeName(trigger, safe);
     // RFC 6761 §6.3: localhost and what is below it always mean the host itself.
     const isLocalhost = "name" in trigger && trigger.name.key.endsWith("\x09localhost\0");
-    return isLocalhost ? sentence("blocked-name", { text: formatRpzTrigger(trigger) }) : undefined;
+    return isLocalhost ? sentence("blocked-name", { text: formatRpzTrigger(trigger) }) : whyPassedOver(trigger);
   }
 
   #reject(line: number, reason: Sentence): Candidate[] {

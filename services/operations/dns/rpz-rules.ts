@@ -8,6 +8,7 @@ import {
   formatRpzTrigger,
   type RpzAction,
   type RpzTrigger,
+  whyPassedOver,
 } from "../../core/dns/rpz/rules.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -35,8 +36,8 @@ export interface RuleAdded {
 }
 
 /**
- * Adds a rule. The identical rule again changes nothing. Refuses a trigger that has another action, and one that
- * covers a safe name.
+ * Adds a rule. The identical rule again changes nothing. Refuses a trigger that has another action, one that covers a
+ * safe name, and one that BIND passes over.
  */
 export function addRule(
   db: Db,
@@ -45,6 +46,8 @@ export function addRule(
   actor: string,
 ): Promise<Result<RuleAdded, Refusal>> {
   return withLockedFeed<RuleAdded>(db, apex, async (transaction, feed) => {
+    const passedOver = whyPassedOver(trigger);
+    if (passedOver) return refuse(unacceptable(passedOver));
     const safe = (await readSafeNames(transaction)).coveredBy(trigger);
     if (safe) return refuse(unacceptable(coversSafeName(trigger, safe)));
     const record = ruleRecord(trigger, action, feed.apex);

@@ -1,6 +1,6 @@
 import { ok, type Result, refuse } from "../../result.ts";
 import { type Sentence, sentence } from "../../sentences.ts";
-import { formatIpv4, formatIpv6, longestZeroRun, parseIpv4, parseIpv6 } from "../ip-address.ts";
+import { formatIpv4, formatIpv6, isMappedIpv4, longestZeroRun, parseIpv4, parseIpv6 } from "../ip-address.ts";
 import {
   ancestorOf,
   type DomainName,
@@ -129,6 +129,12 @@ export function triggerCovers(trigger: RpzTrigger, safeName: DomainName): boolea
   const { name } = trigger;
   if (isSubdomain(name, safeName)) return true;
   return isWildcard(name) && isSubdomain(safeName, parentOf(name)!) && safeName.labelCount >= name.labelCount;
+}
+
+/** Why BIND would pass over a rule of the trigger: it writes IPv4-mapped addresses as IPv4, and takes no other form of them. */
+export function whyPassedOver(trigger: RpzTrigger): RpzError | undefined {
+  const isMapped = "block" in trigger && isMappedIpv4(trigger.block.address);
+  return isMapped ? sentence("mapped-addresses", { trigger: formatRpzTrigger(trigger) }) : undefined;
 }
 
 type PolicyKind = Exclude<RpzAction["kind"], "local-data">;

@@ -10,6 +10,7 @@ import {
   parseRpzAction,
   parseRpzTrigger,
   triggerCovers,
+  whyPassedOver,
 } from "../../../../../services/core/dns/rpz/rules.ts";
 import { typeMnemonic } from "../../../../../services/core/dns/rr-types.ts";
 import { accepted, nameOf, recordOf } from "../support.ts";
@@ -136,6 +137,20 @@ describe("triggerCovers", () => {
     ["ip:192.0.2.0/24", false],
   ])("%s: %s", (trigger, expected) => {
     expect(triggerCovers(accepted(parseRpzTrigger(trigger)), nameOf("safe.example."))).toBe(expected);
+  });
+});
+
+describe("whyPassedOver", () => {
+  it.each([
+    ["ip:::ffff:198.51.100.0/120", true],
+    ["client-ip:::ffff:0:0/96", true],
+    ["nsip:::ffff:c000:201", true],
+    ["ip:::fffe:0:0/95", false],
+    ["ip:::198.51.100.0/120", false],
+    ["ip:198.51.100.0/24", false],
+    ["qname:ffff.example", false],
+  ])("%s: %s", (trigger, expected) => {
+    expect(whyPassedOver(accepted(parseRpzTrigger(trigger))) !== undefined).toBe(expected);
   });
 });
 

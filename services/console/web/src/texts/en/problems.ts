@@ -285,6 +285,7 @@ export const problems = {
     "no-trigger": "“{text}” is not a trigger: qname, ip, client-ip, nsdname or nsip, a colon, and what to match",
     "no-action": "“{text}” is not an action: nxdomain, nodata, passthru, drop, tcp-only, or a type and a value",
     "no-address-or-block": "“{text}” is not an address or a block of addresses",
+    "mapped-addresses": "{trigger} is about IPv4 addresses, for which BIND passes over it: write it as an IPv4 block",
     "host-bits": "“{text}” has host bits set beyond {prefix}",
     "blocked-name": "{text} is a safe name: it must not be blocked",
     "key-number-missing": "the number {name} is missing",

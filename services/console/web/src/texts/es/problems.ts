@@ -341,6 +341,8 @@ export const problems: Texts["problems"] = {
       "«{text}» no es un disparador: qname, ip, client-ip, nsdname o nsip, dos puntos y lo que debe coincidir",
     "no-action": "«{text}» no es una acción: nxdomain, nodata, passthru, drop, tcp-only, o un tipo y un valor",
     "no-address-or-block": "«{text}» no es una dirección ni un bloque de direcciones",
+    "mapped-addresses":
+      "{trigger} trata de direcciones IPv4, y BIND lo pasa por alto en esta forma: escríbalo como bloque IPv4",
     "host-bits": "«{text}» tiene bits de host más allá de {prefix}",
     "blocked-name": "{text} es un nombre seguro: no se puede bloquear",
     "key-number-missing": "falta el número {name}",
