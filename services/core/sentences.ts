@@ -399,6 +399,7 @@ export const SENTENCES = {
   "dns-address-malformed": "the DNS server's address {server} is not host:port",
 
   // Fields of requests
+  "percent-encoded": "must be percent-encoded UTF-8",
   "no-nul": "must not contain NUL or lone surrogates",
   "not-utf8": "is not UTF-8",
   "not-empty": "must not be empty",

@@ -203,7 +203,10 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
   [forbidden("as-stated", { text: "…" }), "known, but not entitled; the text says to what"],
   [{ kind: "malformed-json" }, "the body is no JSON object in UTF-8"],
   [missingField("<field>"), "a field is absent or null"],
-  [invalidField("<field>", "as-stated", { text: "<reason>" }), "a field has the wrong type or form"],
+  [
+    invalidField("<field>", "as-stated", { text: "<reason>" }),
+    "a field, or a part of the path, has the wrong type or form: one of a path is percent-encoded UTF-8",
+  ],
   [unacceptable("as-stated", { text: "…" }), "well-formed, but not acceptable; the text says why"],
   [notFound("as-stated", { text: "…" }), "no such object, or one of somebody else's"],
   [conflict("as-stated", { text: "…" }), "it contradicts what is there"],

@@ -44,6 +44,15 @@ describe("checks come in order", () => {
     expect((await api.call("POST", "/api/v1/company", '"text"')).status).toBe(400);
   });
 
+  test("takes no part of a path for what it is not", async () => {
+    const path = "/api/v1/update_soa/acme/escaped.example.org/ns1.example.net/%FF/9/7200/900/1209600/300/3600";
+    expect(await api.call("POST", path)).toMatchObject({
+      status: 400,
+      body: { msg: "invalid field: rname: must be percent-encoded UTF-8" },
+    });
+    expect((await api.call("POST", path, undefined, {})).status).toBe(403);
+  });
+
   test.each([
     {},
     { reseller: "one" },

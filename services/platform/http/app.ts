@@ -1,5 +1,5 @@
 import Koa, { type Context, type Next } from "koa";
-import type { Refusal } from "../../core/refusal.ts";
+import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Aside } from "../fair-turns.ts";
 import type { KeyGuesses } from "../guesses/key-guesses.ts";
@@ -15,7 +15,7 @@ import type { HttpApp } from "./listen.ts";
 import { PROBLEM_TYPE, problemOf, wantsProblems } from "./problem.ts";
 import { readBody, unreadBody } from "./request-body.ts";
 import { requestIdOf } from "./request-id.ts";
-import { Routes } from "./routes.ts";
+import { garbledParam, Routes } from "./routes.ts";
 import { readInTime } from "./slow-bodies.ts";
 import { traceRequest } from "./trace-request.ts";
 
@@ -189,6 +189,8 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
       if (!caller.ok) return caller;
       const barred = declared.authorise?.(caller.value);
       if (barred) return refuse(barred);
+      const garbled = garbledParam(ctx.path, params);
+      if (garbled) return refuse(invalidField(garbled, "percent-encoded"));
       const mostOctets = mostOctetsOf(declared, bodyLimitOctets);
       const readWhole = () => readInTime(ctx.req, () => readBody(ctx.req, mostOctets));
       const read = async () => (declared.input === "stream" ? unreadBody(ctx.req) : readWhole());

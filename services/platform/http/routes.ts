@@ -2,6 +2,23 @@ import { Router, type RouterContext } from "@koa/router";
 import type { Context, Middleware, Next } from "koa";
 import { allowedMethods } from "./allowed-methods.ts";
 
+/**
+ * The parameter of a path that is no percent-encoded UTF-8 (RFC 3986 §2.1): the router hands it on as it was written, and it
+ * would be taken for what it does not mean.
+ */
+export function garbledParam(path: string, params: Readonly<Record<string, string>>): string | undefined {
+  return isDecodable(path) ? undefined : Object.keys(params).find((name) => !isDecodable(params[name]!));
+}
+
+function isDecodable(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** What in a declared path stands for more than itself. */
 const PATTERN = /[:*?(){}[\]+!]/;
 

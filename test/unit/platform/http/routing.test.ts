@@ -43,7 +43,10 @@ beforeAll(async () => {
       authenticate: async () => ok(undefined),
       callerKey: () => "",
       say: ({ kind }) => kind,
-      toHttp: ({ kind }: Refusal) => ({ status: kind === "wrong-method" ? 405 : 404, body: { kind } }),
+      toHttp: (refusal: Refusal) => ({
+        status: refusal.kind === "wrong-method" ? 405 : 404,
+        body: { kind: refusal.kind, ...(refusal.kind === "invalid-field" && { field: refusal.field }) },
+      }),
     },
     endpoints,
     bodyLimitOctets: 100,
@@ -81,7 +84,7 @@ describe("a path leads to the operation that is declared for it", () => {
       "/rr/:domain/:rr_id",
       { domain: "0/25.2.0.192.in-addr.arpa", rr_id: "ñ" },
     ],
-    ["PUT", "/v1/rr/100%/7", "/rr/:domain/:rr_id", { domain: "100%", rr_id: "7" }],
+    ["PUT", "/v1/rr/100%25/7", "/rr/:domain/:rr_id", { domain: "100%", rr_id: "7" }],
     ["GET", "/v1/api/one/a", "/api/:whose/*path", { whose: "one", path: "a" }],
     ["GET", "/v1/api/one/a/b%20c/d", "/api/:whose/*path", { whose: "one", path: "a/b c/d" }],
   ])("%s %s: %s", async (method, path, declared, params) => {
@@ -92,6 +95,17 @@ describe("a path leads to the operation that is declared for it", () => {
     const domain = Array(4).fill("\\000".repeat(63)).join(".");
     const { body } = await ask("GET", `/v1/rr/${encodeURIComponent(domain)}`);
     expect(body.params).toEqual({ domain });
+  });
+});
+
+describe("a parameter that is no percent-encoded UTF-8 is an invalid field", () => {
+  test.each([
+    ["PUT", "/v1/rr/100%/7", "domain"],
+    ["PUT", "/v1/rr/a.test/%FF", "rr_id"],
+    ["GET", "/v1/rr/%zz", "domain"],
+    ["GET", "/v1/api/one/a/%C3/%A9", "path"],
+  ])("%s %s: %s", async (method, path, field) => {
+    expect((await ask(method, path)).body).toEqual({ kind: "invalid-field", field });
   });
 });
 

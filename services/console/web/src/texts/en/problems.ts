@@ -262,6 +262,7 @@ export const problems = {
     "at-most-characters": "takes at most {most} characters",
     "whole-number-from-to": "must be a whole number from {least} to {most}",
     "whole-number": "must be a whole number",
+    "percent-encoded": "must be percent-encoded UTF-8",
     "no-nul": "holds characters that cannot be stored",
     "not-empty": "is needed",
     "not-negative": "must not be negative",

@@ -317,6 +317,7 @@ export const problems: Texts["problems"] = {
     "at-most-characters": "admite a lo sumo {most} caracteres",
     "whole-number-from-to": "debe ser un número entero de {least} a {most}",
     "whole-number": "debe ser un número entero",
+    "percent-encoded": "debe ser UTF-8 con codificación por ciento",
     "no-nul": "tiene caracteres que no se pueden guardar",
     "not-empty": "no puede estar vacío",
     "not-negative": "no puede ser negativo",
