@@ -1,6 +1,6 @@
 import { statSync } from "node:fs";
 import { parsePeriodSeconds } from "../core/dns/period.ts";
-import type { Refusal } from "../core/refusal.ts";
+import { type Refusal, sentenceOf } from "../core/refusal.ts";
 import type { Result } from "../core/result.ts";
 import type { CommandRuntime } from "./runtime.ts";
 
@@ -33,15 +33,6 @@ export function readGrace(runtime: CommandRuntime, text: string | undefined, now
 
 /** A refusal in words. */
 export function refusalText(refusal: Refusal): string {
-  switch (refusal.kind) {
-    case "unacceptable":
-    case "not-found":
-    case "conflict":
-    case "forbidden":
-      return refusal.message;
-    case "invalid-field":
-      return `${refusal.field}: ${refusal.reason.message}`;
-    default:
-      return refusal.kind;
-  }
+  if (refusal.kind === "invalid-field") return `${refusal.field}: ${refusal.reason.message}`;
+  return sentenceOf(refusal).message;
 }

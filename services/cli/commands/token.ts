@@ -58,6 +58,7 @@ function registerAdd(token: Command, runtime: CommandRuntime): void {
     .action(async (resellerId: string, name: string, options: AddOptions) => {
       const { access, network: networks, zone: zones, owner: names, type: types, verb: verbs } = options;
       const policy = { access, networks, zones, names, types, verbs };
+      if (!options.api && options.tsig === undefined) runtime.misused("--no-api needs --tsig <algorithm>");
       orRefuse(runtime, readPolicy(policy));
       const made = await runtime.withDatabase(async ({ db, keyRing }) => {
         const { owner, holder } = await findOwner(runtime, db, resellerId, options);

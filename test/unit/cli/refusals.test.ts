@@ -9,9 +9,12 @@ import { registerInstanceCommand } from "../../../services/cli/commands/instance
 import { registerMailboxCommand } from "../../../services/cli/commands/mailbox.ts";
 import { registerResellerCommand } from "../../../services/cli/commands/reseller.ts";
 import { registerRpzCommand } from "../../../services/cli/commands/rpz.ts";
+import { registerTokenCommand } from "../../../services/cli/commands/token.ts";
 import { registerUserCommand } from "../../../services/cli/commands/user.ts";
 import { registerWebhookCommand } from "../../../services/cli/commands/webhook.ts";
+import { refusalText } from "../../../services/cli/input.ts";
 import type { CommandRuntime } from "../../../services/cli/runtime.ts";
+import { invalidField, missingField } from "../../../services/core/refusal.ts";
 
 /** Runs a command that must not come as far as the database. */
 async function palomar(words: readonly string[]): Promise<void> {
@@ -31,6 +34,7 @@ async function palomar(words: readonly string[]): Promise<void> {
     registerResellerCommand,
     registerRestoreCommand,
     registerRpzCommand,
+    registerTokenCommand,
     registerUserCommand,
     registerWebhookCommand,
   ]) {
@@ -51,6 +55,7 @@ test.each([
     ["rpz", "rule", "add", "rpz.example", "qname:a.example", "drop", "--expires", "soon"],
     "soon is not a time like 2026-12-01T00:00:00Z",
   ],
+  [["token", "add", "acme", "x", "--no-api"], "--no-api needs --tsig <algorithm>"],
   [["user", "add", "x", "--role", "reseller"], "operators have no --scope, all others need one"],
   [["user", "add", "x", "--role", "operator", "--scope", "a"], "operators have no --scope, all others need one"],
   [["webhook", "set", "demo", "ftp://example.org/"], "ftp://example.org/ is no http(s) URL"],
@@ -72,4 +77,14 @@ test.each([
   const called = palomar(words);
   await expect(called).rejects.toBeInstanceOf(CommandRefused);
   await expect(called).rejects.toThrow(text);
+});
+
+test.each([
+  [missingField("tsig"), "missing field: tsig"],
+  [invalidField("name", "not-empty"), "name: must not be empty"],
+  [{ kind: "too-large" } as const, "the request is too large"],
+  [{ kind: "rate-limited", retryAfterSeconds: 1 } as const, "too many requests"],
+  [{ kind: "unavailable" } as const, "not available at present, try again"],
+])("every refusal is said in words: %j", (refusal, text) => {
+  expect(refusalText(refusal)).toBe(text);
 });
