@@ -223,7 +223,7 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
     unacceptable("quota-exceeded", {
       ...{ quota: "<quota>", holder: "<whose>", allowed: "<allowed>", used: "<used>", wanted: "<wanted>" },
     }),
-    "more than the quotas of a company or a reseller allow; in zone files with line and column (DNS API)",
+    "more than the quotas of a company or a reseller allow; with the line and column of the `$GENERATE` by which a zone file becomes too much (DNS API)",
   ],
   [
     {

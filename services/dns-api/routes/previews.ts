@@ -30,6 +30,15 @@ import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 import { batchFields, readBatch } from "./records.ts";
 
 const recordJson = recordReply.omit({ rr_id: true });
+const previewReply = z.object({
+  at_serial: z
+    .int()
+    .meta({ description: "of the zone that was looked at: `serial` of the change that is to do just this" }),
+  serial: z.int().meta({ description: "that the zone would have" }),
+  added: z.array(recordJson),
+  deleted: z.array(recordJson),
+  warnings: warnings.unwrap(),
+});
 
 /** Changes before they are made, and after: previews and the way back. */
 export const makePreviewEndpoints: MakeEndpoints = (context) => [
@@ -40,15 +49,8 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
     params: domainParam,
     input: "text",
     bodyType: "text/dns",
-    reply: z.object({
-      at_serial: z
-        .int()
-        .meta({ description: "of the zone that was looked at: `serial` of the change that is to do just this" }),
-      serial: z.int().meta({ description: "that the zone would have" }),
-      added: z.array(recordJson),
-      deleted: z.array(recordJson),
-      warnings: warnings.unwrap(),
-    }),
+    jsonBody: batchFields,
+    reply: previewReply,
     admit: async (caller, octets, headers) => {
       if (!isBatch(headers)) return context.largeWork.enter(await context.quotas.workerOf(caller), 0);
       if (octets > MOST_BATCH_SHOWN_OCTETS) return refuse({ kind: "too-large" });

@@ -84,6 +84,8 @@ export interface Endpoint<
   readonly input?: "json" | "text" | "stream";
   /** Media type of a body that is no JSON, for the OpenAPI document. */
   readonly bodyType?: string;
+  /** A JSON body that `input: "text"` takes as well, for the OpenAPI document. */
+  readonly jsonBody?: ZodType;
   /** Fields may come in the query string; unless said, what the dialect says of GET and DELETE. */
   readonly queryFields?: boolean;
   /** JSON nulls count as missing, but for those that this claims. */

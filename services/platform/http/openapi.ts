@@ -102,8 +102,11 @@ function describeOperation<Caller>(
 }
 
 function requestBody<Caller>(declared: AnyEndpoint<Caller>): Pick<ZodOpenApiOperationObject, "requestBody"> {
-  const { input, method, bodyType } = declared;
-  if (input === "text") return { requestBody: { content: { [bodyType ?? "text/plain"]: { schema: z.string() } } } };
+  const { input, method, bodyType, jsonBody } = declared;
+  if (input === "text") {
+    const json = jsonBody && { "application/json": { schema: jsonBody } };
+    return { requestBody: { content: { [bodyType ?? "text/plain"]: { schema: z.string() }, ...json } } };
+  }
   if (input === "stream") {
     if (method === "GET") return {};
     return { requestBody: { content: { [bodyType ?? "multipart/form-data"]: { schema: z.unknown() } } } };

@@ -51,6 +51,22 @@ describe("the body of an operation", () => {
   });
 });
 
+test("a body of text may be JSON as well", () => {
+  const jsonBody = z.object({ create: z.array(z.string()) });
+  const { requestBody } = operationOf({
+    ...base,
+    method: "POST",
+    path: "/a",
+    input: "text",
+    bodyType: "text/dns",
+    jsonBody,
+  });
+  expect(requestBody?.content).toMatchObject({
+    "text/dns": { schema: { type: "string" } },
+    "application/json": { schema: { properties: { create: { type: "array" } } } },
+  });
+});
+
 interface Operation {
   readonly responses: object;
   readonly requestBody?: { readonly content: object };
