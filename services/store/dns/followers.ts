@@ -260,7 +260,7 @@ export async function stirFollowersInZones(
   return row!.due;
 }
 
-/** Notes by what names some followers come to their addresses. */
+/** Notes by what names some followers come to their addresses, those that are still there. */
 export async function writeWays(
   db: Db,
   ways: readonly {
@@ -274,10 +274,12 @@ export async function writeWays(
   const rows = ways.map(({ id, wire, hosted }) => ({ id, wire: keysOf(wire), hosted: keysOf(hosted) }));
   await queryRows(
     db,
+    // Locked, none can be deleted meanwhile; who is being deleted is waited for, and left out.
     `with way as (
-       select id, array(select decode(key, 'hex') from jsonb_array_elements_text(wire) key order by key) as wire,
-              array(select decode(key, 'hex') from jsonb_array_elements_text(hosted) key) as hosted
-         from jsonb_to_recordset($1::jsonb) as w (id bigint, wire jsonb, hosted jsonb)
+       select w.id, array(select decode(key, 'hex') from jsonb_array_elements_text(w.wire) key order by key) as wire,
+              array(select decode(key, 'hex') from jsonb_array_elements_text(w.hosted) key) as hosted
+         from jsonb_to_recordset($1::jsonb) as w (id bigint, wire jsonb, hosted jsonb) join followers f on f.id = w.id
+        order by w.id for key share of f
      ), written as (
        update followers f set wire_keys = way.wire from way where f.id = way.id and f.wire_keys <> way.wire
      ), gone as (
@@ -285,7 +287,6 @@ export async function writeWays(
      )
      insert into follower_names (name_key, follower_id)
      select distinct name.key, way.id from way, unnest(way.hosted) as name (key)
-       where exists (select from followers f where f.id = way.id)
          on conflict do nothing`,
     [JSON.stringify(rows)],
   );

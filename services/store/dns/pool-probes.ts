@@ -98,7 +98,7 @@ export async function readJudgedProbes(db: Db, followerIds: readonly number[], n
   }));
 }
 
-/** Puts a pool's probes in the place of those it had; what stays keeps its state. */
+/** Puts a pool's probes in the place of those it had, if it is still there; what stays keeps its state. */
 export async function replaceProbes(
   db: Db,
   followerId: number,
@@ -106,17 +106,19 @@ export async function replaceProbes(
 ): Promise<void> {
   await queryRows(
     db,
-    `with wanted as (
-       select *, (health->>'port')::integer as port
-         from jsonb_to_recordset($2::jsonb) as w (member text, address text, name text, health jsonb, tenant text)
+    `with pool as (
+       select id from followers where id = $1 for key share
+     ), wanted as (
+       select pool.id, w.*, (w.health->>'port')::integer as port
+         from pool, jsonb_to_recordset($2::jsonb) as w (member text, address text, name text, health jsonb, tenant text)
      ), gone as (
        delete from pool_probes p
-        where p.follower_id = $1
+        where p.follower_id in (select id from pool)
           and not exists (
             select from wanted w where w.member = p.member and w.address = p.address and w.port = p.port)
      )
      insert into pool_probes (follower_id, member, address, name, health, tenant)
-     select $1, member, address, name, health, tenant from wanted
+     select id, member, address, name, health, tenant from wanted
          on conflict (follower_id, member, address, port) do update
         set health = excluded.health, name = excluded.name, tenant = excluded.tenant`,
     [followerId, JSON.stringify(probes)],
@@ -139,7 +141,7 @@ export interface ChangedProbe {
   readonly state: ProbeState;
 }
 
-/** Writes new states, and what came of it: who saw what where a member's address went down or came up. */
+/** Writes new states of what is still looked at, and what came of it: who saw what where a member's address went down or came up. */
 export async function writeProbeStates(db: Db, changed: readonly ChangedProbe[], now: Date): Promise<void> {
   if (changed.length === 0) return;
   const rows = changed.map(({ probe, state }) => ({
@@ -154,8 +156,10 @@ export async function writeProbeStates(db: Db, changed: readonly ChangedProbe[],
   await queryRows(
     db,
     `with changed as (
-       select * from jsonb_to_recordset($1::jsonb)
+       select c.* from jsonb_to_recordset($1::jsonb)
          as c (id bigint, up boolean, since timestamptz, flaps integer, well_since timestamptz, turned boolean, verdicts jsonb)
+         join pool_probes p on p.id = c.id join followers f on f.id = p.follower_id
+        order by f.id for key share of f
      ), written as (
        update pool_probes p set up = c.up, since = c.since, flaps = c.flaps, well_since = c.well_since
          from changed c where p.id = c.id
@@ -197,16 +201,20 @@ export interface NewVerdict {
   readonly reason: Sentence | null;
 }
 
-/** Writes what a node has come to think, and has the pools judged anew. */
+/** Writes what a node has come to think of what is still looked at, and has the pools judged anew. */
 export async function writeVerdicts(db: Db, node: string, verdicts: readonly NewVerdict[], now: Date): Promise<void> {
   const rows = verdicts.map(({ probeId, up, since, reason }) => ({ id: probeId, up, since, reason }));
   await queryRows(
     db,
     `with said as (
-       select * from jsonb_to_recordset($2::jsonb) as s (id bigint, up boolean, since timestamptz, reason jsonb)
+       select s.* from jsonb_to_recordset($2::jsonb) as s (id bigint, up boolean, since timestamptz, reason jsonb)
+         join pool_probes p on p.id = s.id join followers f on f.id = p.follower_id
+        order by f.id for key share of f
+     ), looked_at as (
+       select p.id, s.up, s.since, s.reason from said s join pool_probes p on p.id = s.id for key share of p
      ), written as (
        insert into probe_verdicts (probe_id, node, up, since, reason)
-       select p.id, $1, s.up, s.since, s.reason from said s join pool_probes p on p.id = s.id
+       select id, $1, up, since, reason from looked_at
            on conflict (probe_id, node) do update set up = excluded.up, since = excluded.since, reason = excluded.reason
        returning probe_id
      )
