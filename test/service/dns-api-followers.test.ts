@@ -149,6 +149,21 @@ describe("an alias", () => {
     expect(await addresses(zone, "fails")).toEqual(["192.0.2.20"]);
   });
 
+  test("keeps what a zone file brought with it as long", async () => {
+    const zone = await makeZone(api);
+    const to = target();
+    resolver.says.set(to, "NXDOMAIN");
+    const { text } = await api.call("GET", `/api/v1/zone_file/${zone}`);
+    const file = `${text};palomar alias shop.${zone}. {"target":"${to}."}\nshop A 192.0.2.99\n`;
+    expect(await api.call("PUT", `/api/v1/zone_file/${zone}`, file)).toMatchObject({ status: 200 });
+    const problem = async () => (await api.call("GET", `/api/v1/alias/${zone}`)).body.alias[0].problem;
+    await expect.poll(problem, { timeout: 20_000 }).toBe("the name does not exist");
+    expect(await addresses(zone, "shop")).toEqual(["192.0.2.99"]);
+    const from = performance.now();
+    await expect.poll(() => addresses(zone, "shop"), { timeout: 60_000 }).toEqual([]);
+    expect(performance.now() - from).toBeGreaterThan(15_000);
+  });
+
   test("of a name of the same company follows within a second, without a question", async () => {
     const zone = await makeZone(api);
     const host = await makeZone(api);

@@ -72,7 +72,7 @@ function judge(
     const { confirmations, everySeconds } = policy.nxdomain;
     const said = nxdomains + 1;
     const reason = sentence("target-nxdomain");
-    if (said < confirmations && last) return keep(last, reason, everySeconds, said);
+    if (said < confirmations) return keep(last, reason, everySeconds, said);
     const nothing = { ipv4: [], ipv6: [], ttl: policy.ttlSeconds.least, chain: [] };
     return { ...keep(nothing, reason, policy.nodataSeconds.most, said), isAnswered: true };
   }
