@@ -78,7 +78,7 @@ async function alias(zone: string, name: string, to: string): Promise<number> {
 }
 
 const becomes = (zone: string, name: string, wanted: readonly string[]) =>
-  expect.poll(() => addresses(zone, name), { timeout: 20_000 }).toEqual(wanted);
+  expect.poll(() => addresses(zone, name), { timeout: 20_000, interval: 200 }).toEqual(wanted);
 
 describe("an alias", () => {
   test("at the apex has the addresses of its target, and follows it", async () => {

@@ -222,17 +222,25 @@ export function ended(child: ChildProcess): Promise<number | null> {
   return new Promise((resolve) => child.once("exit", (code) => resolve(code)));
 }
 
-/** Asks again until the answer pleases; fails with the last answer otherwise. */
+/** Between two questions of `eventually`, at least and at most. */
+const LEAST_PAUSE_MS = 30;
+const MOST_PAUSE_MS = 250;
+
+/**
+ * Asks again until the answer pleases, less often the longer it takes: questions take the cores from what they wait for.
+ * @throws Error with the last answer
+ */
 export async function eventually<T>(
   ask: () => Promise<T>,
   pleases: (answer: T) => boolean,
   timeoutMs = 60_000,
 ): Promise<T> {
-  const deadline = Date.now() + timeoutMs;
+  const startedAt = Date.now();
   for (;;) {
     const answer = await ask();
     if (pleases(answer)) return answer;
-    if (Date.now() > deadline) throw new Error(`still not as expected: ${JSON.stringify(answer)}`);
-    await sleep(50);
+    const waitedMs = Date.now() - startedAt;
+    if (waitedMs > timeoutMs) throw new Error(`still not as expected: ${JSON.stringify(answer)}`);
+    await sleep(Math.min(LEAST_PAUSE_MS + waitedMs / 10, MOST_PAUSE_MS));
   }
 }
