@@ -19,7 +19,7 @@ export default defineConfig({
     // What hangs is to end; how fast things are is measured by the benchmarks, on a quiet machine.
     testTimeout: 300_000,
     hookTimeout: 300_000,
-    expect: { poll: { timeout: 60_000 } },
+    expect: { poll: { timeout: 60_000, interval: 100 } },
     projects: [
       {
         extends: true,

@@ -4,7 +4,6 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { addCompany } from "../../services/operations/dns/companies.ts";
@@ -21,6 +20,7 @@ import { notifyZones } from "../../services/store/dns/zone-notices.ts";
 import { setZoneSuspended } from "../../services/store/dns/zones.ts";
 import { atExit } from "./at-exit.ts";
 import type { TestDatabase } from "./database.ts";
+import { eventually as eventuallyPleases } from "./stack.ts";
 
 export const SECRET = "a secret that only tests know";
 const KEY_RING = KeyRing.ofSecret(SECRET);
@@ -143,11 +143,5 @@ export async function throwOctetsAt(address: string, datagrams: number, connecti
 
 /** Asks again until it holds; the deadline is for when the question is put. */
 export async function eventually(holds: () => Promise<boolean>, deadlineMs: number): Promise<void> {
-  const deadline = performance.now() + deadlineMs;
-  for (;;) {
-    const asked = performance.now();
-    if (await holds()) return;
-    if (asked > deadline) throw new Error(`still not so after ${deadlineMs} ms`);
-    await sleep(10);
-  }
+  await eventuallyPleases(holds, (isSo) => isSo, deadlineMs);
 }
