@@ -57,6 +57,13 @@ const listed = {
   problem: toldSentence.nullable().meta({ description: "why it has not what it should have" }),
 };
 
+/** What a change did to aliases and pools, each as it is defined. */
+const changedFollower = z.looseObject({ name: z.string(), kind: z.enum(["alias", "pool"]) });
+export const changedFollowers = z
+  .object({ deleted: z.array(changedFollower), added: z.array(changedFollower) })
+  .optional()
+  .meta({ description: "aliases and pools that became others, where some did" });
+
 export const aliasReply = z.object({
   alias_id: z.int(),
   ...listed,

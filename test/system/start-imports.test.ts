@@ -39,6 +39,14 @@ it.each(SERVICE_NAMES)("%s loads at its start what it needs then", (name) => {
   expect(loaded.reduce((sum, { octets }) => sum + octets, 0)).toBeLessThan(MOST_OCTETS);
 });
 
+/** A call whose value nobody uses is left out of the build where it is known to have no effect but to fail. */
+const NOTHING_TRIED = /try \{\s*(?:return (?:true|false|undefined|null);?\s*)?\}\s*catch/;
+
+it.each(SERVICE_NAMES)("%s tries what its source tries", (name) => {
+  const emptied = loadAtStart(name).filter(({ file }) => NOTHING_TRIED.test(readFileSync(file, "utf8")));
+  expect(emptied).toEqual([]);
+});
+
 it.each(SERVICE_NAMES)("%s holds an octet a character of its code", (name) => {
   const beyondLatin1 = loadAtStart(name).filter(({ file }) => /[^\x00-\xff]/.test(readFileSync(file, "utf8")));
   expect(beyondLatin1).toEqual([]);

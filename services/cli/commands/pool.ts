@@ -90,7 +90,8 @@ function registerDrain(pool: Command, runtime: CommandRuntime, drain: boolean): 
         if (drained.ok) await notifyZones(db, [zone.id]);
         return drained;
       });
-      const { zone } = orRefuse(runtime, changed);
+      const { zone, warnings } = orRefuse(runtime, changed);
+      for (const warning of warnings) runtime.note(`warning: ${warning.message}`);
       const said = drain ? "is drained" : "is given again";
       runtime.print({ domain: zone.name, member, drain, serial: zone.soa.serial }, `${member} ${said}`);
     });

@@ -14,7 +14,7 @@ import { readHistoryOctets } from "../../store/dns/zone-history.ts";
 import { readZoneUsage } from "../../store/dns/zone-usage.ts";
 import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
-import { keepsCheck } from "../follower-json.ts";
+import { changedFollowers, keepsCheck } from "../follower-json.ts";
 import { replyPreview } from "../history-json.ts";
 import {
   MOST_BATCH_SHOWN_OCTETS,
@@ -37,6 +37,7 @@ const previewReply = z.object({
   serial: z.int().meta({ description: "that the zone would have" }),
   added: z.array(recordJson),
   deleted: z.array(recordJson),
+  followers: changedFollowers,
   warnings: warnings.unwrap(),
 });
 

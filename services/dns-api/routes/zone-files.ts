@@ -6,6 +6,7 @@ import { measureHistory, readHistory } from "../../store/dns/zone-history.ts";
 import { readZoneUsage } from "../../store/dns/zone-usage.ts";
 import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { dnsEndpoint, type MakeEndpoints } from "../context.ts";
+import { changedFollowers } from "../follower-json.ts";
 import { replyHistory } from "../history-json.ts";
 import { weightOfFile, weightOfPage, weightOfZone, ZONE_FILE_BOUNDS } from "../large-work.ts";
 import { recordReply } from "../record-json.ts";
@@ -87,6 +88,7 @@ const history: MakeEndpoints = (context) => [
           actor: z.string(),
           deleted: z.array(recordJson),
           added: z.array(recordJson),
+          followers: changedFollowers,
           signing: z
             .enum(["begun", "ended", "renewed"])
             .optional()

@@ -4,7 +4,7 @@ import { parseIpv4, parseIpv6 } from "../ip-address.ts";
 import { type DomainName, labelsOf, nameFromLabels, parseDomainName, toAscii } from "../name.ts";
 import { TYPE } from "../rr-types.ts";
 import { MasterFileReader } from "../zone-file/reader.ts";
-import { decodeRpzRule, RPZ_TTL_SECONDS, type RpzAction, type RpzTrigger } from "./rules.ts";
+import { decodeRpzRule, RPZ_TTL_SECONDS, type RpzAction, type RpzTrigger, whyMarked } from "./rules.ts";
 
 /** Formats that rules can be imported from. */
 export type RpzImportFormat = "rpz" | "hosts" | "domains";
@@ -134,7 +134,8 @@ function readBlockedName(text: string): Result<DomainName, Sentence> {
   if (!name?.ok) return refuse(sentence("no-domain-name", { text }));
   // RFC 6761 §6.3: localhost and what is below it always mean the host itself.
   if (name.value.key.endsWith("\x09localhost\0")) return refuse(sentence("blocked-name", { text }));
-  return name;
+  const marked = whyMarked(name.value, text);
+  return marked ? refuse(marked) : name;
 }
 
 /** Labels of letters, digits, hyphens and underscores. */

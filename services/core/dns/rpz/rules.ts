@@ -185,9 +185,14 @@ function nameTrigger(kind: "qname" | "nsdname", text: string): Result<RpzTrigger
   const name = parseDomainName(text);
   if (!name.ok) return refuse(sentence("bad-domain-name", { text, reason: name.error }));
   if (name.value.labelCount === 0) return refuse(sentence("rule-for-root"));
-  const lastLabel = textOf(labelsOf(ancestorOf(name.value, 1))[0]!);
-  if (KIND_BY_LABEL.has(lastLabel)) return refuse(sentence("trigger-mark", { text, label: lastLabel }));
-  return ok({ kind, name: name.value });
+  const marked = whyMarked(name.value, text);
+  return marked ? refuse(marked) : ok({ kind, name: name.value });
+}
+
+/** Why a name, as it was written, cannot be one that a rule is about: in a policy zone it stands for something else. */
+export function whyMarked(name: DomainName, text: string): RpzError | undefined {
+  const label = textOf(labelsOf(ancestorOf(name, 1))[0]!);
+  return KIND_BY_LABEL.has(label) ? sentence("trigger-mark", { text, label }) : undefined;
 }
 
 /** An address or block; the prefix of an address alone is all of it. */
