@@ -1,4 +1,10 @@
-import { type BounceClass, classifyBounce, classifyReply, type SmtpStage } from "../core/mail/bounce/class.ts";
+import {
+  type BounceClass,
+  classifyBounce,
+  classifyReply,
+  isOfMailbox,
+  type SmtpStage,
+} from "../core/mail/bounce/class.ts";
 import type { Phrases } from "../core/mail/bounce/phrases.ts";
 import type { BounceReason } from "../core/mail/bounce/reason.ts";
 import { type DeliveryProgress, decideRetry, type RetrySchedule } from "../core/mail/retry.ts";
@@ -60,12 +66,15 @@ export function concernOf(result: AttemptResult, phrases?: Phrases): Concern {
 function mayConcernOthers(failure: Exclude<SmtpFailure, { kind: "unsuited" }>, phrases?: Phrases): boolean {
   if (failure.kind === "broken") return failure.stage !== "message";
   const { aboutUs, reason } = classifyReply(failure.reply, { stage: failure.stage, phrases });
-  if (failure.reply.code === 421 || PACE_REASONS.has(reason)) return true;
+  if (failure.reply.code === 421) return true;
+  if (isOfMailbox(failure.reply, failure.stage)) return false;
+  if (PACE_REASONS.has(reason)) return true;
   // As early as MAIL a message may be refused for its own sake (RFC 1870 §6): others are not concerned.
   return failure.reply.code >= 500 ? aboutUs : SESSION_STAGES.has(failure.stage);
 }
 
-const SESSION_STAGES: ReadonlySet<SmtpStage> = new Set(["connect", "ehlo", "starttls", "auth", "mail"]);
+/** The steps of a session before there is a recipient. */
+export const SESSION_STAGES: ReadonlySet<SmtpStage> = new Set(["connect", "ehlo", "starttls", "auth", "mail"]);
 /** The far side wants less of us at a time. */
 const PACE_REASONS: ReadonlySet<BounceReason> = new Set(["ratelimited", "toomanyconn", "speeding"]);
 

@@ -18,7 +18,7 @@ import {
   octetsOfValues,
   type PreparedMessage,
 } from "./compose.ts";
-import { type AttemptResult, concernOf, decide, describeResult } from "./decide.ts";
+import { type AttemptResult, concernOf, decide, describeResult, SESSION_STAGES } from "./decide.ts";
 import { LaneWay, type WayTools } from "./lane-way.ts";
 import type { MessageCache } from "./message-cache.ts";
 import type { OctetBudget } from "./octet-budget.ts";
@@ -303,7 +303,7 @@ export class Lane {
   }
 
   /**
-   * A kept session may have ended unnoticed: then the message is tried once more over a new one.
+   * A kept session may have ended unnoticed: then the message is tried over another one.
    * @returns undefined when it was not tried
    */
   async #attempt(composed: ComposedMessage, place: SourcePlace): Promise<Attempt | undefined> {
@@ -356,8 +356,8 @@ export class Lane {
   }
 }
 
-/** Ended before the message was on its way, so that sending it again cannot double it. */
+/** Ended before it said anything to the message's sender: one that is broken off at a recipient was alive. */
 function isStaleSession(failure: SmtpFailure): boolean {
-  if (failure.kind === "broken") return failure.stage !== "message";
+  if (failure.kind === "broken") return SESSION_STAGES.has(failure.stage);
   return failure.kind === "reply" && failure.reply.code === 421 && failure.stage === "mail";
 }

@@ -18,9 +18,15 @@ export interface TroubledDestinationsOptions {
 export interface DestinationRefusal {
   readonly sources: readonly string[];
   readonly words: string;
-  /** The only one whom it may concern, unless another one is refused as well; undefined: it concerns all. */
+  /** The only one whom it may concern, unless others are refused as well; undefined: it concerns all. */
   readonly recipient: string | undefined;
 }
+
+/**
+ * Recipients who are refused one after another, with nobody accepted between them, before it is the destination that is in
+ * trouble: as many in one list may be gone, full or greylisted.
+ */
+export const MOST_IN_DOUBT = 5;
 
 /** Destinations in back-off that are remembered; of a forgotten one the back-off ends by itself. */
 const MOST_REMEMBERED = 10_000;
@@ -30,8 +36,8 @@ export class TroubledDestinations {
   readonly #options: TroubledDestinationsOptions;
   /** Sources in back-off, with their destinations, as far as this worker knows. */
   readonly #troubled = recentMap<string, true>(MOST_REMEMBERED);
-  /** By lot of one source: the recipient who was refused, with nobody accepted since. */
-  readonly #suspected = recentMap<string, string>(MOST_REMEMBERED);
+  /** By lot of one source: the recipients who were refused, with nobody accepted since. */
+  readonly #refused = recentMap<string, Set<string>>(MOST_REMEMBERED);
 
   constructor(options: TroubledDestinationsOptions) {
     this.#options = options;
@@ -39,7 +45,7 @@ export class TroubledDestinations {
 
   /** The destination took mail of a source. */
   noteAccepted(destination: string, source: string): void {
-    this.#suspected.delete(lotOf(destination, source));
+    this.#refused.delete(lotOf(destination, source));
     this.#store(this.#endBackOff(destination, source));
   }
 
@@ -55,9 +61,11 @@ export class TroubledDestinations {
 
   #concernsOthers(lot: string, recipient: string | undefined): boolean {
     if (recipient === undefined) return true;
-    const before = this.#suspected.get(lot);
-    if (before === undefined) this.#suspected.set(lot, recipient);
-    return before !== undefined && before !== recipient;
+    const refused = this.#refused.get(lot) ?? new Set();
+    this.#refused.set(lot, refused.add(recipient));
+    if (refused.size < MOST_IN_DOUBT) return false;
+    // After the back-off others are tried, as many again.
+    return this.#refused.delete(lot);
   }
 
   /** A back-off that is not stored costs a needless attempt, no more. */

@@ -21,7 +21,7 @@ import type { QueueLook } from "./queue-look.ts";
 import { QueueTurns } from "./queue-turns.ts";
 import { RunningLanes } from "./running-lanes.ts";
 import { PARTITIONS_AT_ONCE, type TrafficShaping } from "./shaping.ts";
-import { TroubledDestinations } from "./troubled-destinations.ts";
+import { MOST_IN_DOUBT, TroubledDestinations } from "./troubled-destinations.ts";
 import { WakeUp } from "./wake-up.ts";
 
 export interface WorkerOptions {
@@ -309,8 +309,8 @@ export class DeliveryWorker {
   }
 }
 
-/** Another one first at each attempt: who is refused for the others is not always behind the same one. */
+/** Others first at each attempt: who is refused for the sake of those before is not always behind the same. */
 function inTurn(deliveries: DueDelivery[]): DueDelivery[] {
-  const first = (deliveries[0]?.attempts ?? 0) % Math.max(deliveries.length, 1);
+  const first = ((deliveries[0]?.attempts ?? 0) * MOST_IN_DOUBT) % Math.max(deliveries.length, 1);
   return first === 0 ? deliveries : [...deliveries.slice(first), ...deliveries.slice(0, first)];
 }

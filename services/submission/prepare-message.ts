@@ -49,7 +49,7 @@ const SINGLE = new Set([
   ...["list-unsubscribe", "list-unsubscribe-post"],
 ]);
 /** Ours take their place, for each recipient at delivery, where the campaign wants to know who unsubscribes. */
-const UNSUBSCRIPTION = ["list-unsubscribe", "list-unsubscribe-post"];
+const UNSUBSCRIPTION = new Set(["list-unsubscribe", "list-unsubscribe-post"]);
 /** Readers show who sent a message again beside its author, or in the author's place (RFC 5322 §3.6.6). */
 const RESENT = new Set(["resent-from", "resent-sender"]);
 /** More hops than this are a loop (RFC 5321 §6.3 asks for at least 100 less margin; real ways have under 20). */
@@ -114,16 +114,17 @@ export function prepareMessage(
 }
 
 function withoutStripped(fields: readonly RawField[], unsubscribe: boolean): RawField[] {
-  const isReplaced = unsubscribe && !isSignedByAuthor(fields, UNSUBSCRIPTION);
-  return fields.filter(({ name }) => !STRIPPED.has(name) && !(isReplaced && UNSUBSCRIPTION.includes(name)));
+  const signed = unsubscribe ? signedByAuthor(fields) : undefined;
+  const isReplaced = (name: string) => signed !== undefined && UNSUBSCRIPTION.has(name) && !signed.has(name);
+  return fields.filter(({ name }) => !STRIPPED.has(name) && !isReplaced(name));
 }
 
-/** Whether a DKIM signature that the message came with covers one of these (RFC 6376 §3.5). */
-function isSignedByAuthor(fields: readonly RawField[], names: readonly string[]): boolean {
+/** The fields that DKIM signatures cover which the message came with (RFC 6376 §3.5). */
+function signedByAuthor(fields: readonly RawField[]): ReadonlySet<string> {
   const covered = fields
     .filter(({ name }) => name === "dkim-signature")
     .flatMap((field) => /(?:^|;)\s*h\s*=([^;]*)/.exec(fieldValue(field))?.[1]?.split(":") ?? []);
-  return covered.some((name) => names.includes(name.trim().toLowerCase()));
+  return new Set(covered.map((name) => name.trim().toLowerCase()));
 }
 
 /** Undefined stands for a mailbox that is none. */

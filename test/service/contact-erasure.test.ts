@@ -126,29 +126,44 @@ test("what brings a message back that went to several goes as well, whomever it 
   expect(await reports()).toHaveLength(1);
 });
 
-test("a message names nobody any more who was among its recipients, though nothing was sent to them", async () => {
-  const { db, north } = api;
-  const [gone, other] = ["barred@unsent.example.org", "other@unsent.example.org"];
-  await db("contacts").insert({ ...contactRow(gone), invalid: true });
-  const octets = `From: a@example.org\r\nTo: ${gone}, ${other}\r\n\r\nHello\r\n`;
-  const { deliveries } = await send({ recipients: [gone, other], octets });
-  expect([...deliveries.keys()]).toEqual([other]);
-  const copied = { html: `<p>${gone}</p>`, to: gone, cc: [other] };
-  const copy = await send({ recipients: [gone], copies: [other], template: copied });
-  await send({ recipients: [other], copies: [gone], template: { html: "x", to: other, cc: [gone] } });
-  await eraseAddress(db, north.id, address(gone));
-  expect(await findTraces(db, [gone])).toEqual([]);
-  expect(
-    await db("deliveries")
-      .whereIn("id", [...deliveries.values()])
-      .pluck("state"),
-  ).toEqual(["queued"]);
-  expect(
-    await db("deliveries")
-      .whereIn("id", [...copy.deliveries.values()])
-      .pluck("state"),
-  ).toEqual(["cancelled"]);
-});
+test.each([
+  ["invalid", { invalid: true }],
+  ["unsubscribed", { unsubscribed_at: new Date(0) }],
+  ["unsubscribed from the campaign", {}],
+])(
+  "a message names nobody any more who was among its recipients, though nothing was sent to them: %s",
+  async (barred, as) => {
+    const { db, north } = api;
+    const [gone, other] = ["barred@unsent.example.org", "other@unsent.example.org"];
+    const [{ id }] = await db("contacts").insert({ ...contactRow(gone), ...as }, ["id"]);
+    if (barred === "unsubscribed from the campaign") {
+      await db.raw(
+        "insert into campaigns (numid, id, instance_id, type, name) overriding system value values (1, gen_random_uuid(), ?, 'normal', 'n')",
+        [north.id],
+      );
+      const objection = { contact_id: id, campaign_numid: 1, at: new Date(0) };
+      await db("campaign_unsubscriptions").insert({ instance_id: north.id, ...objection });
+    }
+    const octets = `From: a@example.org\r\nTo: ${gone}, ${other}\r\n\r\nHello\r\n`;
+    const { deliveries } = await send({ recipients: [gone, other], octets });
+    expect([...deliveries.keys()]).toEqual([other]);
+    const copied = { html: `<p>${gone}</p>`, to: gone, cc: [other] };
+    const copy = await send({ recipients: [gone], copies: [other], template: copied });
+    await send({ recipients: [other], copies: [gone], template: { html: "x", to: other, cc: [gone] } });
+    await eraseAddress(db, north.id, address(gone));
+    expect(await findTraces(db, [gone])).toEqual([]);
+    expect(
+      await db("deliveries")
+        .whereIn("id", [...deliveries.values()])
+        .pluck("state"),
+    ).toEqual(["queued"]);
+    expect(
+      await db("deliveries")
+        .whereIn("id", [...copy.deliveries.values()])
+        .pluck("state"),
+    ).toEqual(["cancelled"]);
+  },
+);
 
 test("a message whose recipients are still being gathered stays, for those who are to come", async () => {
   const { eeid, messageId } = await send({ recipients: ["first@example.org"], template: { html: "x" } });

@@ -182,7 +182,7 @@ describe("an address that is new", () => {
     );
     // Those that it had leave for and did not send are missing: one a lane, and as many ahead.
     expect(far.messages.length).toBeLessThanOrEqual(40);
-    expect(far.messages.length).toBeGreaterThan(40 - 12);
+    expect(far.messages.length).toBeGreaterThanOrEqual(40 - 12);
     for (const worker of workers.slice(1)) {
       const ended = once(worker, "exit");
       worker.kill("SIGTERM");

@@ -190,6 +190,7 @@ describe("a submitted message", () => {
       ITS,
     ],
     ["ours come once beside what its author signed", "si", signatureOf("List-Unsubscribe-Post") + POST, OURS],
+    ["ours replace what its author did not sign", "si", signatureOf("List-Unsubscribe-Post") + OWN + POST, OURS],
     ["its own stay where the campaign wants none", "no", OWN + POST, ITS],
   ])("has each field of unsubscription once: %s", async (_, desusc, given, left) => {
     expect((await unsubscriptionOf(desusc, given)).sort()).toEqual(left);

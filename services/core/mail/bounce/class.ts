@@ -115,6 +115,11 @@ export function classifyReply(
   return { reason, hard: hard && !beforeRecipient && reply.code >= 500, aboutUs };
 }
 
+/** Whether a reply to RCPT is about the state of that mailbox by its status (RFC 3463 §3.3), such as one that gets too much at once. */
+export function isOfMailbox({ code, enhancedStatus }: SmtpReply, stage: SmtpStage): boolean {
+  return stage === "rcpt" && code !== 421 && /^[45]\.2\./.test(enhancedStatus ?? "");
+}
+
 /** The reply code in a text, where one stands as such and not as part of a number, a size or an address. */
 export function findReplyCode(text: string): string | undefined {
   return /(?:^|[\s;:"'(>#[,-])([45][0-7]\d)(?=[ \-:"'\],\t\n]|$)(?![- ]?(?:bytes?|kb|mb|seconds|hours|minutes|days|recipients|messages)\b)/i.exec(

@@ -1,6 +1,6 @@
 /** What providers say when they want less mail of a source: config/pace-replies.json. */
 import { ok, type Result, refuse } from "../../result.ts";
-import { classifyReply, type SmtpStage } from "../bounce/class.ts";
+import { classifyReply, isOfMailbox, type SmtpStage } from "../bounce/class.ts";
 import type { Phrases } from "../bounce/phrases.ts";
 import { describeSmtpReply, type SmtpReply } from "../smtp-reply.ts";
 
@@ -94,7 +94,8 @@ export function judgePace(
 ): PaceSignal | undefined {
   if (reply.code >= 500) return undefined;
   const { reason } = classifyReply(reply, { stage, phrases });
-  return readPaceSignal(reply, { ...of, wantsLess: GENERAL[reason] ?? "nothing" });
+  const wantsLess = isOfMailbox(reply, stage) ? "nothing" : (GENERAL[reason] ?? "nothing");
+  return readPaceSignal(reply, { ...of, wantsLess });
 }
 
 /** What the general rules know of the pace. */

@@ -39,7 +39,7 @@ export interface UnsentMessage {
  */
 export async function findUnsent(transaction: Transaction, subject: ErasureSubject): Promise<UnsentMessage[]> {
   const { instanceId, contactId, address, spellings } = subject;
-  return queryRows(
+  const told = await queryRows<UnsentMessage>(
     transaction,
     `with barred as (
        select eeid from events where instance_id = $1 and contact_id = $3 and kind = ${EVENT_KINDS["not-sent"]}
@@ -55,6 +55,31 @@ export async function findUnsent(transaction: Transaction, subject: ErasureSubje
      where instance_id = $1 and delivery_id is null and recipient = any($4::text[])
      order by id`,
     [instanceId, address.local, contactId, spellings, await findCopySpellings(transaction, instanceId, address)],
+  );
+  const known = new Set(told.map(({ id }) => id));
+  return [...told, ...(await findPassedOver(transaction, subject)).filter(({ id }) => !known.has(id))];
+}
+
+/** Messages that name it, made since it unsubscribed from their campaign, or from everything: nothing tells whom they passed over. */
+function findPassedOver(
+  transaction: Transaction,
+  { instanceId, contactId, spellings }: ErasureSubject,
+): Promise<UnsentMessage[]> {
+  return queryRows(
+    transaction,
+    `with objection as (
+       select at, campaign_numid from campaign_unsubscriptions where instance_id = $3 and contact_id = $4
+       union all
+       select unsubscribed_at, null from contacts where instance_id = $3 and id = $4 and unsubscribed_at is not null
+     )
+     select kept.id, coalesce(kept.template -> 'to' ->> 'address' = any($5::text[]), false) as addressed
+     from messages as kept
+     where kept.instance_id = $3 and kept.created_at >= (select min(at) from objection)
+       and exists (select 1 from objection
+         where objection.at <= kept.created_at and coalesce(objection.campaign_numid, kept.campaign_numid) = kept.campaign_numid)
+       and (${IS_NAMED} or exists (select 1 from unnest($5::text[]) as spelt (name) where strpos(kept.template::text, spelt.name) > 0))
+     order by kept.id`,
+    [...octetNames(spellings), instanceId, contactId, spellings],
   );
 }
 
