@@ -165,6 +165,22 @@ test.each([
   },
 );
 
+test("what others got, and are to get, from a mailbox that had unsubscribed stays, and what only speaks of somebody", async () => {
+  const { db, north } = api;
+  const [author, spoken, other] = ["info@example.org", "spoken@unsent.example.org", "other@unsent.example.org"];
+  await db("contacts").insert(
+    [author, spoken].map((email) => ({ ...contactRow(email), unsubscribed_at: new Date(0) })),
+  );
+  const octets = `From: ${author}\r\nReply-To: ${author}\r\nTo: ${other}\r\n\r\nAs ${spoken} says.\r\n`;
+  const submitted = await send({ recipients: [other], octets });
+  const written = await send({ recipients: [other], template: { html: `<p>As ${spoken} says.</p>`, to: other } });
+  const contentOf = ({ messageId }: { messageId: number }) =>
+    db("messages").where({ id: messageId }).first("octets", "template");
+  const before = [await contentOf(submitted), await contentOf(written)];
+  for (const email of [author, spoken]) await eraseAddress(db, north.id, address(email));
+  expect([await contentOf(submitted), await contentOf(written)]).toEqual(before);
+});
+
 test("a message whose recipients are still being gathered stays, for those who are to come", async () => {
   const { eeid, messageId } = await send({ recipients: ["first@example.org"], template: { html: "x" } });
   await api.db("batches").where({ eeid }).update({ gathering: true });

@@ -60,11 +60,15 @@ export async function findUnsent(transaction: Transaction, subject: ErasureSubje
   return [...told, ...(await findPassedOver(transaction, subject)).filter(({ id }) => !known.has(id))];
 }
 
-/** Messages that name it, made since it unsubscribed from their campaign, or from everything: nothing tells whom they passed over. */
-function findPassedOver(
+/**
+ * Messages for it as well, made since it unsubscribed from their campaign, or from everything: nothing tells whom they passed over.
+ * One that came finished is for those whom its header names; a mailbox of a sender domain may stand there as its author.
+ */
+async function findPassedOver(
   transaction: Transaction,
-  { instanceId, contactId, spellings }: ErasureSubject,
+  { instanceId, contactId, address, spellings }: ErasureSubject,
 ): Promise<UnsentMessage[]> {
+  const isSenders = (await allowedDomains(transaction, instanceId)).includes(address.asciiDomain);
   return queryRows(
     transaction,
     `with objection as (
@@ -72,14 +76,18 @@ function findPassedOver(
        union all
        select unsubscribed_at, null from contacts where instance_id = $3 and id = $4 and unsubscribed_at is not null
      )
-     select kept.id, coalesce(kept.template -> 'to' ->> 'address' = any($5::text[]), false) as addressed
+     select kept.id, coalesce(kept.template -> 'to' ->> 'address' = any($2::text[]), false) as addressed
      from messages as kept
      where kept.instance_id = $3 and kept.created_at >= (select min(at) from objection)
        and exists (select 1 from objection
          where objection.at <= kept.created_at and coalesce(objection.campaign_numid, kept.campaign_numid) = kept.campaign_numid)
-       and (${IS_NAMED} or exists (select 1 from unnest($5::text[]) as spelt (name) where strpos(kept.template::text, spelt.name) > 0))
+       and (kept.template -> 'to' ->> 'address' = any($2::text[])
+         or exists (select 1 from jsonb_array_elements(coalesce(kept.template -> 'cc', '[]')) as copied
+           where copied ->> 'address' = any($2::text[]))
+         or exists (select 1 from unnest($1::bytea[]) as spelt (name)
+           where position(spelt.name in substring(kept.octets from 1 for position('\\x0d0a0d0a'::bytea in kept.octets))) > 0))
      order by kept.id`,
-    [...octetNames(spellings), instanceId, contactId, spellings],
+    [isSenders ? [] : octetNames(spellings)[0], spellings, instanceId, contactId],
   );
 }
 
