@@ -2,6 +2,7 @@ import { statSync } from "node:fs";
 import { parsePeriodSeconds } from "../core/dns/period.ts";
 import { type Refusal, sentenceOf } from "../core/refusal.ts";
 import type { Result } from "../core/result.ts";
+import type { Sentence } from "../core/sentences.ts";
 import type { CommandRuntime } from "./runtime.ts";
 
 const LONGEST_GRACE_SECONDS = 365 * 86_400;
@@ -29,6 +30,11 @@ export function readGrace(runtime: CommandRuntime, text: string | undefined, now
   const seconds = parsePeriodSeconds(text, LONGEST_GRACE_SECONDS);
   if (seconds === undefined || seconds === 0) return runtime.misused(`${text} is no time like 24h, up to a year`);
   return new Date(now.getTime() + seconds * 1_000);
+}
+
+/** Tells what is doubtful in what was done. */
+export function noteWarnings(runtime: CommandRuntime, warnings: readonly Sentence[]): void {
+  for (const { message } of warnings) runtime.note(`warning: ${message}`);
 }
 
 /** A refusal in words. */

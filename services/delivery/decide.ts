@@ -52,8 +52,8 @@ export type Concern = "recipient" | "destination" | "unknown";
 /**
  * Whether a result is the same for every recipient of the destination, so that the others need not be tried now.
  * A transient refusal of a recipient is not: who greylists wants to see each recipient once. Once there is a recipient, what
- * sounds like us may be about that mailbox, which gets too much, and a session may end for its sake: another has to be
- * tried.
+ * sounds like us may be about that mailbox, which gets too much, and a session may end for its sake: others have to be
+ * tried (`TroubledDestinations`).
  */
 export function concernOf(result: AttemptResult, phrases?: Phrases): Concern {
   if (result.kind === "accepted") return "recipient";
@@ -65,12 +65,13 @@ export function concernOf(result: AttemptResult, phrases?: Phrases): Concern {
 
 function mayConcernOthers(failure: Exclude<SmtpFailure, { kind: "unsuited" }>, phrases?: Phrases): boolean {
   if (failure.kind === "broken") return failure.stage !== "message";
-  const { aboutUs, reason } = classifyReply(failure.reply, { stage: failure.stage, phrases });
-  if (failure.reply.code === 421) return true;
-  if (isOfMailbox(failure.reply, failure.stage)) return false;
+  const { reply, stage } = failure;
+  if (reply.code === 421) return true;
+  if (isOfMailbox(reply, stage)) return false;
+  const { aboutUs, reason } = classifyReply(reply, { stage, phrases });
   if (PACE_REASONS.has(reason)) return true;
   // As early as MAIL a message may be refused for its own sake (RFC 1870 §6): others are not concerned.
-  return failure.reply.code >= 500 ? aboutUs : SESSION_STAGES.has(failure.stage);
+  return reply.code >= 500 ? aboutUs : SESSION_STAGES.has(stage);
 }
 
 /** The steps of a session before there is a recipient. */

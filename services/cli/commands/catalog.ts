@@ -3,7 +3,7 @@ import { type DomainName, parseDomainName } from "../../core/dns/name.ts";
 import { addCatalog, removeCatalog } from "../../operations/dns/catalogs.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { zoneName } from "../../store/dns/zones.ts";
-import { orRefuse } from "../input.ts";
+import { noteWarnings, orRefuse } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 const ACTOR = "operator";
@@ -24,7 +24,7 @@ export function registerCatalogCommand(program: Command, runtime: CommandRuntime
         await notifyZones(db, [added.zone.id]);
         return added.warnings;
       });
-      for (const warning of warnings) runtime.note(`warning: ${warning.message}`);
+      noteWarnings(runtime, warnings);
       runtime.print({ reseller_id: resellerId, zone: zoneName(apex) }, `${resellerId} ${zoneName(apex)}`);
     });
   catalog

@@ -9,7 +9,7 @@ import { type ListedFollower, listFollowers } from "../../store/dns/followers.ts
 import { listCheckingNodes, listPoolEvents, readJudgedProbes } from "../../store/dns/pool-probes.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { findZone, type Zone } from "../../store/dns/zones.ts";
-import { orRefuse } from "../input.ts";
+import { noteWarnings, orRefuse } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { readZoneName } from "./zone-names.ts";
 
@@ -91,7 +91,7 @@ function registerDrain(pool: Command, runtime: CommandRuntime, drain: boolean): 
         return drained;
       });
       const { zone, warnings } = orRefuse(runtime, changed);
-      for (const warning of warnings) runtime.note(`warning: ${warning.message}`);
+      noteWarnings(runtime, warnings);
       const said = drain ? "is drained" : "is given again";
       runtime.print({ domain: zone.name, member, drain, serial: zone.soa.serial }, `${member} ${said}`);
     });

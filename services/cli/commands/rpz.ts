@@ -20,7 +20,7 @@ import { findFeed, listFeeds } from "../../store/dns/rpz-feeds.ts";
 import { listSafeNames, removeSafeName } from "../../store/dns/rpz-safe-names.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { type Zone, zoneName } from "../../store/dns/zones.ts";
-import { orRefuse } from "../input.ts";
+import { noteWarnings, orRefuse } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 const ACTOR = "operator";
@@ -52,7 +52,7 @@ function registerFeed(feed: Command, runtime: CommandRuntime): void {
       const added = await runtime.withDatabase(async ({ db }) => {
         const result = orRefuse(runtime, await addFeed(db, apex, ACTOR));
         await notifyZones(db, [result.zone.id]);
-        for (const warning of result.warnings) runtime.note(`warning: ${warning.message}`);
+        noteWarnings(runtime, result.warnings);
         return result.zone;
       });
       runtime.print({ zone: added.name, serial: added.soa.serial, rules: 0 }, added.name);
