@@ -1,6 +1,6 @@
 import type { Phrases } from "../core/mail/bounce/phrases.ts";
 import { MOST_PERSONAL_OCTETS } from "../core/mail/personalise.ts";
-import type { RetrySchedule } from "../core/mail/retry.ts";
+import { type RetrySchedule, timeLeft } from "../core/mail/retry.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Observe } from "../platform/observability/observation.ts";
@@ -81,6 +81,8 @@ export class Lane {
   #pacedBy: PacedBy | undefined;
   /** A result that is the same for every recipient of the destination, from wherever it is tried. */
   #trouble: AttemptResult | undefined;
+  /** It refused some recipients one after another: what it would say to others is not known. */
+  #isInDoubt = false;
   readonly #lot: string;
   /** Whose memory its messages are. */
   readonly #parties: readonly string[];
@@ -138,6 +140,11 @@ export class Lane {
 
   /** @returns false when it was not tried: the rest of the partition is not to be tried now either */
   async #deliver(delivery: DueDelivery): Promise<boolean> {
+    if (this.#isInDoubt && timeLeft(this.#ageMs, this.#tools.schedule) > 0) {
+      // Due it stays, and its turn comes when the destination is out of back-off.
+      this.#putOff();
+      return false;
+    }
     this.#way.begin(delivery.attempts);
     const attempt = this.#trouble ? { result: this.#trouble } : await this.#composeAndSend(delivery);
     if (attempt === undefined) return false;
@@ -253,18 +260,25 @@ export class Lane {
     this.#putOffSeconds = seconds;
   }
 
+  /** For how long it has been held. This machine's clock may jump; mail must not be given up for that. */
+  get #heldMs(): number {
+    return performance.now() - this.#leasedAtMs;
+  }
+
+  /** For how long it has been tried. */
+  get #ageMs(): number {
+    return this.#partition.ageMs + this.#heldMs;
+  }
+
   #record(delivery: DueDelivery, { result, source, archived, giveBack }: Attempt): void {
     const { schedule, wordings, writer, observe, shaping } = this.#tools;
     const attemptsMade = delivery.attempts + 1;
-    const { leasedAt, ageMs } = this.#partition;
-    // This machine's clock may jump; mail must not be given up for that.
-    const elapsedMs = performance.now() - this.#leasedAtMs;
-    const progress = { attemptsMade, ageMs: ageMs + elapsedMs };
+    const progress = { attemptsMade, ageMs: this.#ageMs };
     const outcome = decide(result, progress, { schedule, random: () => this.#draw, phrases: wordings.phrases });
     const ended = {
       result,
       outcome,
-      endedAt: new Date(leasedAt.getTime() + elapsedMs),
+      endedAt: new Date(this.#partition.leasedAt.getTime() + this.#heldMs),
       durationMs: this.#way.waitedInAttemptMs,
       path: this.#way.attemptPath,
     };
@@ -352,7 +366,9 @@ export class Lane {
     const inTrouble = troubled.noteRefused(destination, said);
     for (const each of inTrouble) this.#way.resting.set(each, 0);
     if (inTrouble.length === 0) return;
-    if (!isSaid || own.every((other) => this.#way.resting.has(other))) this.#trouble = result;
+    if (isSaid && !own.every((other) => this.#way.resting.has(other))) return;
+    this.#trouble = result;
+    this.#isInDoubt = concern === "unknown";
   }
 }
 

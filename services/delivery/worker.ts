@@ -21,7 +21,7 @@ import type { QueueLook } from "./queue-look.ts";
 import { QueueTurns } from "./queue-turns.ts";
 import { RunningLanes } from "./running-lanes.ts";
 import { PARTITIONS_AT_ONCE, type TrafficShaping } from "./shaping.ts";
-import { MOST_IN_DOUBT, TroubledDestinations } from "./troubled-destinations.ts";
+import { TroubledDestinations } from "./troubled-destinations.ts";
 import { WakeUp } from "./wake-up.ts";
 
 export interface WorkerOptions {
@@ -309,8 +309,13 @@ export class DeliveryWorker {
   }
 }
 
-/** Others first at each attempt: who is refused for the sake of those before is not always behind the same. */
-function inTurn(deliveries: DueDelivery[]): DueDelivery[] {
-  const first = ((deliveries[0]?.attempts ?? 0) * MOST_IN_DOUBT) % Math.max(deliveries.length, 1);
-  return first === 0 ? deliveries : [...deliveries.slice(first), ...deliveries.slice(0, first)];
+/**
+ * Those who were tried least and those who were tried most by turns: nobody is always behind the same who are refused, and
+ * whom a greylist knows by now show that others may be tried.
+ */
+function inTurn(deliveries: readonly DueDelivery[]): DueDelivery[] {
+  const ordered = deliveries.toSorted((a, b) => a.attempts - b.attempts);
+  if (ordered[0]?.attempts === ordered.at(-1)?.attempts) return ordered;
+  const most = ordered.splice(Math.ceil(ordered.length / 2)).reverse();
+  return ordered.flatMap((least, index) => [least, ...most.slice(index, index + 1)]);
 }

@@ -24,6 +24,8 @@ export interface WorkerPlan {
   readonly timeouts: { readonly connectMs: number; readonly greetingMs: number; readonly commandMs: number };
   readonly changes: Partial<DeliveryPolicy>;
   readonly waitSeconds: number[];
+  /** 72 unless given. */
+  readonly giveUpHours?: number;
   readonly observe: Observe;
   readonly clock?: Clock;
   /** As config/domain-groups.json has them. */
@@ -37,13 +39,23 @@ export interface WorkerPlan {
 
 /** A worker with the parts that the service gives it, for a test or for a process of its own. */
 export function assembleWorker(findRoute: FindRoute, plan: WorkerPlan): DeliveryWorker {
-  const { db, keyRing, timeouts, changes, waitSeconds, observe, clock = systemClock, providers = [] } = plan;
+  const {
+    db,
+    keyRing,
+    timeouts,
+    changes,
+    waitSeconds,
+    giveUpHours = 72,
+    observe,
+    clock = systemClock,
+    providers = [],
+  } = plan;
   const read = readDeliveryPolicy(JSON.parse(readFileSync("config/delivery.json", "utf8")));
   const groups = compileDomainGroups(providers);
   const replies = readPaceReplies(JSON.parse(readFileSync("config/pace-replies.json", "utf8")));
   if (!read.ok || !groups.ok || !replies.ok) throw new Error("unreadable");
   const policy = { ...read.value, ...changes };
-  const schedule = { waitSeconds, giveUpHours: 72, jitter: 0.1 };
+  const schedule = { waitSeconds, giveUpHours, jitter: 0.1 };
   const wordings = { phrases: knownPhrases };
   const pace = plan.paced
     ? new PaceKeeper({

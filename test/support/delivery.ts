@@ -87,6 +87,7 @@ export const routes =
 
 interface WorkerSurroundings {
   readonly clock?: Clock;
+  readonly giveUpHours?: number;
   readonly timeouts?: typeof TIMEOUTS;
   /** The worker's way to the database; the tests' own unless given. */
   readonly db?: Db;

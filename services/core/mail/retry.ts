@@ -39,10 +39,15 @@ export function nextAttempt(attemptsMade: number, schedule: RetrySchedule, rando
 
 /** Try again, or give up once the delivery has been tried for the schedule's hours. */
 export function decideRetry(progress: DeliveryProgress, schedule: RetrySchedule, random: () => number): RetryDecision {
-  const leftMs = schedule.giveUpHours * MILLISECONDS_PER_HOUR - progress.ageMs;
+  const leftMs = timeLeft(progress.ageMs, schedule);
   if (leftMs <= 0) return { kind: "give-up" };
   const afterMs = nextAttempt(progress.attemptsMade, schedule, random);
   return { kind: "retry", afterMs: Math.min(afterMs, leftMs) }; // the last attempt falls on the deadline
+}
+
+/** Milliseconds until a delivery that has been tried for so long is given up; none are left at 0 and below. */
+export function timeLeft(ageMs: number, { giveUpHours }: RetrySchedule): number {
+  return giveUpHours * MILLISECONDS_PER_HOUR - ageMs;
 }
 
 /** Check the content of a schedule file. @returns refused with a sentence */
