@@ -32,8 +32,9 @@ const inboundPolicy = z.strictObject({
  * What strangers may leave at the addresses of one class.
  * `keptOctetsOfMessage`: of a message to a return path or a feedback address no more is stored; one to a report address
  * that has more is refused. `messagesPerSource`, `messagesAltogether`: recipients taken in `windowSeconds` by one bounce service, from one
- * IPv4 address or IPv6 /64, and from all of which no report of the last week was about mail of ours. `perDelivery`: of the reports about one delivery; of those to one report address, what its `messages` say in an hour. `waiting`: not yet
- * understood. `kept`: understood, for as long as there is room and no longer than 30 days.
+ * IPv4 address or IPv6 /64, and from all of which no report of the last week was about mail of ours. `perDelivery`: of
+ * the reports about one delivery; of those to one report address, what its `messages` say in an hour. `waiting`: not
+ * yet understood. `kept`: understood, for as long as there is room and no longer than 30 days.
  */
 export type ClassPolicy = z.output<typeof classPolicy>;
 

@@ -135,7 +135,8 @@ export class SignIn {
 
   /**
    * Counts the attempt against its address, its login, and both together before it is judged, and takes it back when it
-   * succeeds; for the address and the login also when nothing but a code is missing. What is counted and written is the same for a login that nobody has.
+   * succeeds; for the address and the login also when nothing but a code is missing. What is counted and written is the
+   * same for a login that nobody has.
    */
   async #limited<R extends { readonly kind: string }>(
     attempt: Attempt,

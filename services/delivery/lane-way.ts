@@ -44,11 +44,11 @@ export class LaneWay {
   #attemptsMade = 0;
   /** Sessions that were opened, or failed, since they were taken last. */
   readonly #tlsSessions: TlsSession[] = [];
-  /** Since when the far side has had the turn, */
+  /** Since when the far side has the turn; undefined while it has not. */
   #waitsSinceMs: number | undefined;
-  /** and for how long it had it last, */
+  /** Milliseconds that the far side took at its last turn. */
   #lastWaitMs = 0;
-  /** and in the attempt under way. */
+  /** Milliseconds that the far side took in the attempt under way. */
   #waitedInAttemptMs = 0;
   readonly #gate: SourceGate = {
     mayUse: (source) => this.#mayUse(source),

@@ -5,8 +5,9 @@ const WAITING_LANES = 1 / 4;
 const MOST_WAITING = 8;
 /** This part of the memory, and of the places to wait for it, is the most for one party: others find some left. */
 const ONE_PARTY = 1 / 2;
-/** Who is sent away comes back in a turn of its own, within these bounds: large messages take a while to make room. */
+/** Messages refused for want of memory are tried again one after another, so far apart. */
 const BETWEEN_TURNS_MS = 50;
+/** The first of them, and the last at most, after so long: large messages take a while to make room. */
 const SOONEST_TURN_MS = 5_000;
 const LATEST_TURN_MS = 60_000;
 

@@ -73,14 +73,13 @@ export type BounceSpikeRule = DeliveryPolicy["bounceSpike"];
 /**
  * The content of config/delivery.json.
  * `lanes`: partitions that a worker delivers at once, on Citus twice as many. `waitingLanes`: how many more it has under
- * way while far sides let it wait, for a connection or a reply. `leaseSeconds`: after which a dead worker's partitions go to others. `flushMs`,
- * `flushOutcomes`: outcomes are gathered for that long or until there are so many, on Citus three times as long and as many, and
- * then stored (see `mostUnnoted`).
- * `mostBackOffSeconds`: the longest that a destination in trouble is left alone. `composingOctets`: memory for the
- * messages that are on their way at once, half of it at most for one instance, and for one destination; above it lanes
- * wait for each other. `poolOf`: the pool of an instance, or of
- * one of its campaigns; the first row that fits decides, `default` goes for all others. `reports`: how senders are told
- * what became of their messages (`ReportPolicy`); of a delay after `delayHours` in the queue.
+ * way while far sides let it wait, for a connection or a reply. `leaseSeconds`: after which a dead worker's partitions
+ * go to others. `flushMs`, `flushOutcomes`: outcomes are gathered for that long or until there are so many, on Citus
+ * three times as long and as many, and then stored (see `mostUnnoted`). `mostBackOffSeconds`: the longest that a
+ * destination in trouble is left alone. `composingOctets`: memory for the messages that are on their way at once, half
+ * of it at most for one instance, and for one destination; above it lanes wait for each other. `poolOf`: the pool of an
+ * instance, or of one of its campaigns; the first row that fits decides, `default` goes for all others. `reports`: how
+ * senders are told what became of their messages (`ReportPolicy`); of a delay after `delayHours` in the queue.
  * `tlsReports`: about a day that is over, at some time from `leastSeconds` to `mostSeconds` after it; by all processes
  * together so many a minute, and to one registrable domain so many about a day; tried `mostAttempts` times, the first
  * time again after `retrySeconds`.

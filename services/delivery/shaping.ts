@@ -83,8 +83,9 @@ export interface LearntPace {
 /**
  * Keeps a worker within the limits of each mailbox provider: how many partitions of it are delivered at once (one
  * session each), and how many messages a minute. A provider's own domains, and those that it hosts by the names of all
- * their mail exchangers, share its limits; each other domain has its own, and what a stranger says goes for no provider. The limits are those of one source: a pool has
- * them as often as it has addresses. What is delivered is told by its lot (see `lotOf`).
+ * their mail exchangers, share its limits; each other domain has its own, and what a stranger says goes for no
+ * provider. The limits are those of one source: a pool has them as often as it has addresses. What is delivered is told
+ * by its lot (see `lotOf`).
  */
 export class TrafficShaping {
   readonly #policy: DeliveryPolicy;

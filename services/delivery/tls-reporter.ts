@@ -60,19 +60,20 @@ export interface TlsReporterOptions {
 const POLL_MS = 10_000;
 const PLAN_MS = 600_000;
 const AFTER_FAILURE_MS = 30_000;
-/** Questions where a report goes, and reports, under way at once; */
+/** Questions where a report goes, under way at once. */
 const QUESTIONS_AT_ONCE = 8;
+/** Reports under way at once. */
 const REPORTS_AT_ONCE = 16;
-/** of these for one registrable domain, and by mail at one server: a slow one holds up nobody else's. */
+/** Reports under way for one registrable domain, and by mail at one server: a slow one holds up nobody else's. */
 const FOR_ONE = 3;
 /** What finds its server so busy comes again after so long. */
 const BUSY_SECONDS = 15;
 /** Ways in which the sessions of a day differ. */
 const MOST_ROWS = 5_000;
 
-/** Whoever takes longer with a step, */
+/** What takes longer with a step gets its report another time. */
 const TIMEOUTS = { connectMs: 15_000, greetingMs: 15_000, commandMs: 30_000 };
-/** or with a whole report, gets it another time: all of it is over before it is due again. */
+/** For a whole report: all of it is over before it is due again. */
 const REPORT_MS = 60_000;
 const MOST_PEERS = 2;
 

@@ -20,8 +20,8 @@ interface Waiting<Ask, Answer> {
 
 /**
  * Does together what is asked for at the same time, as a group commit does: who asks while there is nothing to do is
- * served at once, or after `patienceMs`, who asks meanwhile waits for the next run, which serves all that wait. No run begins before what it
- * serves was asked for.
+ * served at once, or after `patienceMs`, who asks meanwhile waits for the next run, which serves all that wait. No run
+ * begins before what it serves was asked for.
  */
 export class GatheredWork<Ask, Answer> {
   readonly #options: GatheredWorkOptions<Ask, Answer>;

@@ -27,11 +27,11 @@ export interface QueueStatus {
   readonly readySeconds: number;
   /** Destinations that are left alone for now. */
   readonly backoffs: number;
-  /** Sources at providers where a limit goes that was learnt or pinned, */
+  /** Sources with a limit at a provider that was learnt or pinned. */
   readonly pacesLimited: number;
-  /** and those that nothing is sent to now, as the provider wants less. */
+  /** Sources from which nothing is sent to a provider now, as it wants less. */
   readonly pacesWaiting: number;
-  /** of these the ones that wait longest, with the seconds until something is sent again. */
+  /** Of `pacesWaiting` those that wait longest, with the seconds until something is sent again. */
   readonly longestPaceWaits: readonly {
     readonly source: string;
     readonly provider: string;
@@ -39,10 +39,11 @@ export interface QueueStatus {
   }[];
   /** Plans of new sources at a provider that paused by themselves, as deferrals or complaints rose. */
   readonly warmUpsPaused: number;
-  /** Sources that are new and send by a plan, */
+  /** Sources that are new and send by a plan. */
   readonly warmUps: number;
-  /** and what they have planned and sent today, over all providers. */
+  /** Messages that the plans of `warmUps` have for today, over all providers. */
   readonly warmUpPlanned: number;
+  /** Messages of `warmUpPlanned` that were sent. */
   readonly warmUpSent: number;
 }
 

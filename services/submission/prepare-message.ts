@@ -67,7 +67,8 @@ export interface MessageRules {
 
 /**
  * Makes a submitted message fit to be sent: checks its authors, strips what must not leave, and adds what a submission
- * server owes it (RFC 6409 §8: Date, Message-ID; RFC 5321 §4.4: Received). What is 8-bit leaves encoded, so that delivery need not ask who takes it.
+ * server owes it (RFC 6409 §8: Date, Message-ID; RFC 5321 §4.4: Received). What is 8-bit leaves encoded, so that
+ * delivery need not ask who takes it.
  * @param octets an RFC 5322 message, CRLF only
  */
 export function prepareMessage(

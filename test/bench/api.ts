@@ -3,9 +3,10 @@
  *
  * Record creations a second over 1,000 zones, with the database (fsync on) on the same machine: by 1, 16 and 64 clients,
  * in clear and over TLS; by 16 clients in one zone; and by 16 clients beside 16 that read lists of records. Then how long
- * the list of 100,000 zones takes; DNS UPDATE through a name server, beside BIND and Knot where they are installed; and PowerDNS's API over the same PostgreSQL doing the same, where it is installed:
- * absolute figures are this machine's, the ratio is what counts. CPU time per creation says on a busy machine what a
- * change of the code gains. The last line is JSON, for a history.
+ * the list of 100,000 zones takes; DNS UPDATE through a name server, beside BIND and Knot where they are installed; and
+ * PowerDNS's API over the same PostgreSQL doing the same, where it is installed: absolute figures are this machine's,
+ * the ratio is what counts. CPU time per creation says on a busy machine what a change of the code gains. The last line
+ * is JSON, for a history.
  */
 
 import { fork } from "node:child_process";

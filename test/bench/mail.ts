@@ -1,13 +1,13 @@
 /**
  * `npm run bench:mail -- [recipients] [--only batch|instances|submission|limits|queue|postfix|calls] [--messages n] [--queued n]`:
  * from one API call to the last message that a sink accepted, and submission with AUTH; what sending limits cost it (bar: 3 %);
- * then what a message costs with 1,000 and with 1,000,000 recipients queued. Every message has 10 KB, is DKIM-signed (RSA-2048), personalised where it is a template,
- * and stored with its events in PostgreSQL with fsync on; each service runs in a process of its own, as in production. The sink is Postfix's `smtp-sink`.
- * Postfix with OpenDKIM relays as many messages of that size in the same run, where both are installed: figures are
- * this machine's, the ratios are what counts. All programs carry some thousand messages before what counts, as code of Node
- * is compiled while it runs; the first call of a new process is told by itself. The last line is JSON, for a history.
- * `--only calls`: a million recipients (or as many as are given) in calls of 50,000, to new contacts and to known ones, and
- * nothing is delivered.
+ * then what a message costs with 1,000 and with 1,000,000 recipients queued. Every message has 10 KB, is DKIM-signed
+ * (RSA-2048), personalised where it is a template, and stored with its events in PostgreSQL with fsync on; each service
+ * runs in a process of its own, as in production. The sink is Postfix's `smtp-sink`. Postfix with OpenDKIM relays as
+ * many messages of that size in the same run, where both are installed: figures are this machine's, the ratios are what
+ * counts. All programs carry some thousand messages before what counts, as code of Node is compiled while it runs; the
+ * first call of a new process is told by itself. The last line is JSON, for a history. `--only calls`: a million
+ * recipients (or as many as are given) in calls of 50,000, to new contacts and to known ones, and nothing is delivered.
  * `--rounds n`: how often messages without limits and with them are compared.
  */
 
@@ -69,9 +69,9 @@ const { positionals, values: options } = parseArgs({
     /** Of messages with sending limits and without. */
     rounds: { type: "string" },
     queued: { type: "string", default: "1000000" },
-    /** Of the part with many instances, */
+    /** Instances of the part with many. */
     instances: { type: "string", default: "1000" },
-    /** each with so many recipients. */
+    /** Recipients of each of these. */
     each: { type: "string", default: "5" },
     /** Of an empty database that is migrated, in place of one of its own; its processor time is not counted. */
     database: { type: "string" },

@@ -4,8 +4,8 @@
  * Zones of eight records in a PostgreSQL of its own, size after size, so that growth shows: what a start takes, from the
  * database and from the snapshot; memory; changes, lists and searches by the APIs; a catalog of all zones; NOTIFY of as many
  * zones as `--going` says; the deletion of their reseller. With `--lay-out` the databases are filled in a folder that stays,
- * for a later run that measures them, once: to fill a large one takes minutes, which need not be quiet ones. A column beside each size has the ratio to the size before. The last
- * line is JSON, for a history.
+ * for a later run that measures them, once: to fill a large one takes minutes, which need not be quiet ones. A column
+ * beside each size has the ratio to the size before. The last line is JSON, for a history.
  */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

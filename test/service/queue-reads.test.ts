@@ -27,9 +27,9 @@ import { addTestInstance } from "../support/instances.ts";
 // What is done for a few messages reads a few rows, or at most a table once, on a deployment without statistics too, where
 // the planner takes an instance for small.
 
-/** What statistics know of, */
+/** Batches that statistics know of. */
 const FEW = 1;
-/** and what came after them. */
+/** Batches after the statistics were made. */
 const BATCHES = 1_000;
 const WORKER = randomUUID();
 

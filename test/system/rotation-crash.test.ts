@@ -17,7 +17,8 @@ import {
 } from "../support/stack.ts";
 import { withStackDatabase } from "../support/stack-database.ts";
 
-// Whatever of it is killed with `kill -9` in any step of a rotation: what leaves is signed with keys that are published, and all of it arrives.
+// Whatever of it is killed with `kill -9` in any step of a rotation: what leaves is signed with keys that are
+// published, and all of it arrives.
 const DOMAIN = "demo.example";
 const PATH = `/instances/demo/domains/${DOMAIN}`;
 const PATIENCE_MS = 240_000;

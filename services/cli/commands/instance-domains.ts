@@ -32,7 +32,10 @@ import type { CommandRuntime } from "../runtime.ts";
 import { withInstance } from "../with-instance.ts";
 import { COMMAND_ACTOR, makeWriteZone } from "../write-zone.ts";
 
-/** `palomar instance domain check|setup`: what a sender domain publishes, and what it should. @param domain the command `instance domain` */
+/**
+ * `palomar instance domain check|setup`: what a sender domain publishes, and what it should.
+ * @param domain the command `instance domain`
+ */
 export function registerDomainSetup(domain: Command, runtime: CommandRuntime): void {
   domain
     .command("check")

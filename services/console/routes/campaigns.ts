@@ -49,7 +49,10 @@ type MessageFields = z.output<typeof message>;
 
 const instanceArea = areaOf("instance");
 
-/** Campaigns, and what those of type `normal` send. Starting and stopping them: campaign-control.ts; looking at a message: campaign-preview.ts. */
+/**
+ * Campaigns, and what those of type `normal` send. Starting and stopping them: campaign-control.ts; looking at a
+ * message: campaign-preview.ts.
+ */
 export const makeCampaignEndpoints: MakeConsoleEndpoints = (context) => [...lists(context), ...writing(context)];
 
 /** Which campaigns there are. */

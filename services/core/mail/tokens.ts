@@ -25,9 +25,9 @@ export interface ReportTokenClaims {
   readonly domainDigest: string;
 }
 
-/** How long after an attempt its bounces are believed, at least, */
+/** Least time after an attempt for which its bounces are believed. */
 const BOUNCE_TOKEN_DAYS = 30;
-/** and in what steps the end moves on. */
+/** The end of that time is a multiple of this. */
 const EXPIRY_STEP_DAYS = 5;
 
 const MILLISECONDS_PER_DAY = 86_400_000;

@@ -29,9 +29,10 @@ export function clickTag(link: LinkId): string {
  * Replace the targets of links by tags, and add the pixel at the end of the body. All other octets stay as they are.
  *
  * Links are http and https URLs of `a` and `area`. Left alone: `mailto:`, `tel:`, anchors, relative links, targets
- * that begin with a tag or hold that of the unsubscribe URL, targets of more than 8 KiB, links whose text is itself a URL (a text that shows one
- * address and leads to another is what filters take for fraud), and everything in comments (so Outlook's conditional
- * ones), scripts and styles. AMP pages allow neither pixel nor foreign links: they are left alone as a whole.
+ * that begin with a tag or hold that of the unsubscribe URL, targets of more than 8 KiB, links whose text is itself a
+ * URL (a text that shows one address and leads to another is what filters take for fraud), and everything in comments
+ * (so Outlook's conditional ones), scripts and styles. AMP pages allow neither pixel nor foreign links: they are left
+ * alone as a whole.
  * @param isLeftAlone targets that stay beside those
  */
 export function trackHtml(html: string, isLeftAlone?: (target: string) => boolean): TrackedHtml {

@@ -15,9 +15,9 @@ export interface PaceEntry {
   grant: PaceGrant | undefined;
   /** Leave that nobody has taken. */
   tokens: number;
-  /** When the grant was asked for, */
+  /** When the grant was asked for. */
   askedAtMs: number;
-  /** and when there may be more. */
+  /** When there may be more leave. */
   nextAtMs: number;
   waitsUntilMs: number;
   /** The database is to be asked although nothing changed here. */

@@ -9,9 +9,9 @@ import type { KnownPaces } from "./known-paces.ts";
 import { applyGrant, isSettled, type PaceEntry, reportOf, takeOut } from "./pace-entry.ts";
 
 export interface SimulatedTime {
-  /** When it began, in milliseconds since the epoch, */
+  /** Its begin, in milliseconds since the epoch. */
   readonly epochMs: number;
-  /** and how much faster it goes from there on. */
+  /** How much faster than real time it goes. */
   readonly timesFaster: number;
 }
 
@@ -23,9 +23,9 @@ export interface PaceExchangerOptions {
   readonly simulated: SimulatedTime | undefined;
   /** Monotonic. */
   nowMs(): number;
-  /** There is leave for those who wait, */
+  /** There is leave for those who wait. */
   onLeave(entry: PaceEntry): void;
-  /** or none for long. */
+  /** There is no leave for long. */
   onNoLeave(entry: PaceEntry): void;
   /** There is leave to send that nobody waits for. */
   onSpareLeave(): void;

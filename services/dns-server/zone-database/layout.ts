@@ -157,9 +157,9 @@ export const FLAG_BITS = 8;
 
 /**
  * An RRset: type << 16 | signed << 15 | number of records (32,767 stands for more), octets of the records, the records,
- * padding to a word. What follows a signed RRset is an RRset of the RRSIG records that cover it. Each record is wire form ready for copying: owner pointer 0xC00C, type, class, TTL, RDLENGTH, RDATA. In RDATA of
- * the types of `EMBEDDED_NAMES` the end of a name that equals the apex is the pointer 0xC000, to be pointed at the
- * message's apex.
+ * padding to a word. What follows a signed RRset is an RRset of the RRSIG records that cover it. Each record is wire
+ * form ready for copying: owner pointer 0xC00C, type, class, TTL, RDLENGTH, RDATA. In RDATA of the types of
+ * `EMBEDDED_NAMES` the end of a name that equals the apex is the pointer 0xC000, to be pointed at the message's apex.
  */
 export const RRSET = { TYPE_AND_COUNT: 0, LENGTH: 1, RECORDS: 2, SIGNED: 0x8000, COUNT_MASK: 0x7fff } as const;
 

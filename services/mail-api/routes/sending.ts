@@ -122,7 +122,10 @@ async function send(sending: Sending, call: Call): Promise<Outcome> {
   });
 }
 
-/** Recipients may have too much to be read at once, and a batch that was there when the call was read may be cancelled, or kept no longer, when it is to be joined. */
+/**
+ * Recipients may have too much to be read at once, and a batch that was there when the call was read may be cancelled,
+ * or kept no longer, when it is to be joined.
+ */
 async function acceptJoining(sending: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
   try {
     return await acceptInTurn(sending, call, key);

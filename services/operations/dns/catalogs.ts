@@ -37,8 +37,8 @@ const MOST_APEX_OCTETS = 255 - (1 + 1 + 19) - (1 + 5);
 
 /**
  * Makes a catalog zone (RFC 9432) that lists the reseller's active zones.
- * Refuses an unknown reseller, more catalogs than one may have, names that no such zone may have, and those that `core/dns/zone-tenancy.ts` refuses: below
- * another reseller's zone it would answer in that one's place.
+ * Refuses an unknown reseller, more catalogs than one may have, names that no such zone may have, and those that
+ * `core/dns/zone-tenancy.ts` refuses: below another reseller's zone it would answer in that one's place.
  * @param by who asks: the operator may give a catalog any public suffix or single label
  */
 export function addCatalog(

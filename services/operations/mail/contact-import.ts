@@ -46,8 +46,8 @@ const MISSING_EMAIL = columnMissing("email");
 
 /**
  * Reads contacts from CSV: UTF-8, commas, a header of API field names; columns of other names are custom fields. An
- * empty cell keeps what is there. Groups are parted by `|` (`splitGroupNames`). Bad lines are reported and do not stop good ones. The apostrophe that an export puts
- * before what a spreadsheet would take for a formula is taken off again.
+ * empty cell keeps what is there. Groups are parted by `|` (`splitGroupNames`). Bad lines are reported and do not stop
+ * good ones. The apostrophe that an export puts before what a spreadsheet would take for a formula is taken off again.
  */
 export async function importContacts(
   db: Db,

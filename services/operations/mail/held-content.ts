@@ -10,8 +10,8 @@ import type { HoldChange } from "./instance-hold.ts";
 export type HeldContentEnd = "release" | "discard";
 
 /**
- * Lets a batch leave that was held for its content, unless something else holds it, or takes it back for good. Whoever dies half-way has released it, or
- * cancelled it: the next look of a campaign runner does the rest.
+ * Lets a batch leave that was held for its content, unless something else holds it, or takes it back for good. Whoever
+ * dies half-way has released it, or cancelled it: the next look of a campaign runner does the rest.
  * @returns false when nothing of the name is held
  */
 export async function endHeldContent(

@@ -18,13 +18,13 @@ export interface MachineWatchOptions {
 const LOOK_MS = 500;
 /** A statement that takes this long is a reason to ask whether the machines are there. */
 const SLOW_MS = 2_000;
-/** Once a machine is away, what was begun before that was known waits no longer than this, */
+/** Longest wait of what was begun before a machine was known to be away. */
 const GIVE_UP_MS = 3_000;
-/** and what was begun later no longer than this: most of it is about machines that are there. */
+/** Longest wait of what is begun while a machine is away: most of it is about machines that are there. */
 const GIVE_UP_LATER_MS = 10_000;
-/** So long a machine may take to answer, */
+/** Longest wait for a machine to answer. */
 const ANSWER_MS = 2_000;
-/** and the coordinator to say what there is. */
+/** Longest wait for the coordinator to name the machines. */
 const LIST_MS = 10_000;
 /** They are asked again after this, while one is away or statements are slow. */
 const AGAIN_MS = 2_000;

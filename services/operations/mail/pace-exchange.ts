@@ -28,9 +28,9 @@ import {
 export interface PaceReport extends PaceKey {
   /** Of config/delivery.json; null: as fast as it goes. */
   readonly configuredPerHour: number | null;
-  /** Leave that it still has, */
+  /** Leave that it keeps, in messages. */
   readonly held: number;
-  /** and that it gives back. */
+  /** Leave that it gives back, in messages. */
   readonly returned: number;
   /** It has mail for the provider. */
   readonly isBusy: boolean;

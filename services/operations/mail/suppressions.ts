@@ -126,7 +126,10 @@ async function unsuppressAll(
 
 const COLUMNS = ["address", "kind", "since", "note", "campaign", "event", "eeid", "reason"];
 
-/** A list as the CSV that `importSuppressions` reads, some lines at a time; without those of erased addresses, of which nothing is known. */
+/**
+ * A list as the CSV that `importSuppressions` reads, some lines at a time; without those of erased addresses, of which
+ * nothing is known.
+ */
 export async function* exportSuppressions(db: Db, owner: SuppressionOwner): AsyncGenerator<string> {
   yield toCsvLine(COLUMNS);
   for await (const entries of streamSuppressions(db, owner)) {

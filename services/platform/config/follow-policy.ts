@@ -18,9 +18,10 @@ const bounds = z
  * `questionsAtOnce`: names that wait for the resolver; where more are due, resellers take turns, and their companies.
  * `checks.retryMs`: between the tries that make a member down. `atOnce`, `aTenantAtOnce`, `aResellerAtOnce`: checks under
  * way, in all, of one company, and of all of a reseller. `aTenantASecond`, `aResellerASecond`, `anAddressASecond`: checks that
- * a process begins for one company, for all of a reseller, and of one address. `aTenantHas`: addresses of members of one company that are checked at all. `newOfATenantMs`,
- * `newOfAnAddressMs`: a process waits so long between the first checks of two places, addresses with their ports, of one
- * company and of one address: so nobody scans through us. Addresses that the operator allows have no bound but the number.
+ * a process begins for one company, for all of a reseller, and of one address. `aTenantHas`: addresses of members of
+ * one company that are checked at all. `newOfATenantMs`, `newOfAnAddressMs`: a process waits so long between the first
+ * checks of two places, addresses with their ports, of one company and of one address: so nobody scans through us.
+ * Addresses that the operator allows have no bound but the number.
  */
 const followFile = z.strictObject({
   followersAZone: count,

@@ -73,7 +73,10 @@ export interface Endpoint<
   Reply extends ZodType = ZodType,
 > {
   readonly method: Method;
-  /** Relative to the API's base, parameters as `:name`, a last `*name` takes the rest; without a trailing slash (one is always accepted). */
+  /**
+   * Relative to the API's base, parameters as `:name`, a last `*name` takes the rest; without a trailing slash (one is
+   * always accepted).
+   */
   readonly path: string;
   readonly summary: string;
   /** Needs no credentials. */

@@ -32,9 +32,9 @@ interface GoOn {
 }
 
 type FromThread =
-  /** A request waits for somebody else, */
+  /** A request waits for somebody else. */
   | { readonly kind: "aside"; readonly id: number }
-  /** or has ceased to. */
+  /** A request waits no longer. */
   | { readonly kind: "back"; readonly id: number }
   | { readonly kind: "answer"; readonly id: number; readonly answer: Answer }
   | { readonly kind: "observed"; readonly observation: Observation };

@@ -18,9 +18,9 @@ type Held = "connection" | "memory" | "page";
 /** So many streams at a time hold it; of connections a few are always left to everybody else. */
 const MOST_STREAMS: Readonly<Record<Held, number>> = { connection: 6, memory: 6, page: 8 };
 
-/** Of these, so many of one caller, */
+/** Streams of one caller at a time. */
 const MOST_PER_CALLER = 2;
-/** and of callers that have a share together. */
+/** Streams at a time of callers that have a share together. */
 const MOST_PER_GROUP = 3;
 const RETRY_AFTER_SECONDS = 5;
 /** So long a large reply waits for another's stream to end. */

@@ -6,8 +6,9 @@ import { type FetchSurroundings, openPinnedAgent } from "./pinned-agent.ts";
 const DEADLINE_MS = 10_000;
 
 /**
- * Posts to somebody else's server, JSON unless the headers say otherwise. The host is resolved here, and the connection goes to the very address that was
- * judged: private ones are out of reach unless the operator allows them. Redirects are not followed.
+ * Posts to somebody else's server, JSON unless the headers say otherwise. The host is resolved here, and the connection
+ * goes to the very address that was judged: private ones are out of reach unless the operator allows them. Redirects
+ * are not followed.
  * @returns the status, or why there is none
  */
 export async function postTo(

@@ -20,8 +20,8 @@ export function verbOf(line: string): string {
 }
 
 /**
- * Judges a command (`line`, which begins with `verb`) by what is not left to the library: which commands there are and when, parameters of commands that
- * have none, AUTH without a mechanism.
+ * Judges a command (`line`, which begins with `verb`) by what is not left to the library: which commands there are and
+ * when, parameters of commands that have none, AUTH without a mechanism.
  * @returns the refusal, if any
  */
 export function judgeCommand(verb: string, line: string, context: CommandContext): SmtpReply | undefined {

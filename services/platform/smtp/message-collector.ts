@@ -9,9 +9,9 @@ export interface CollectedMessage {
   release(): void;
 }
 
-/** All messages that are being received at once may hold this much memory, blocks that are not full yet included, */
+/** Memory for all messages that are being received at once, blocks that are not full yet included. */
 const MEMORY_OCTETS = 384 * 1024 * 1024;
-/** and those of one holder this much, or one message. */
+/** Memory for those of one holder; a single message may take more. */
 const SHARE_OCTETS = MEMORY_OCTETS / 6;
 
 /** How much of one message is taken. Octets, as they came. */

@@ -4,7 +4,10 @@ import { zoneName } from "./zones.ts";
 
 const LOCK_KEY = "palomar dnssec upkeep";
 
-/** Keeps all others in the deployment from the upkeep of signed zones until the transaction ends. @returns false when somebody has the lock */
+/**
+ * Keeps all others in the deployment from the upkeep of signed zones until the transaction ends.
+ * @returns false when somebody has the lock
+ */
 export async function takeUpkeepLock(transaction: Transaction): Promise<boolean> {
   const [row] = await queryRows<{ locked: boolean }>(
     transaction,

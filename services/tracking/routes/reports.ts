@@ -17,9 +17,9 @@ const MOST_OCTETS = 2 * 2 ** 20;
 const MOST_READING_MS = 2_000;
 /** For a body to come whole. */
 const MOST_SENDING_MS = 10_000;
-/** Bodies that are held at once, of everybody and of one source, */
+/** Bodies that are held at once, of everybody and of one source. */
 const BODIES = { atOnce: 16, perClient: 4 };
-/** and requests of one source that wait for their turn. */
+/** Requests of one source that wait for their turn. */
 const MOST_WAITING_OF_SOURCE = 4;
 /** Bodies of one source in an hour, whatever they are. */
 const MOST_OF_SOURCE = 200;

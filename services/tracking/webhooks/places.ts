@@ -17,11 +17,11 @@ export interface FreePlaces {
   readonly slow: readonly WebhookName[];
 }
 
-/** Webhooks served at a time, */
+/** Webhooks served at a time. */
 const MOST = 32;
-/** of those that failed or were slow the last time: a server that hangs takes its whole time-out, */
+/** Webhooks served at a time that failed or were slow the last time: a server that hangs takes its whole time-out. */
 const MOST_TROUBLED = 16;
-/** and of one instance. */
+/** Webhooks of one instance served at a time. */
 export const MOST_OF_INSTANCE = 4;
 /** An answer that took longer is a slow one. */
 const SLOW_MS = 2_000;

@@ -1,9 +1,9 @@
 /**
- * `npm run check:neighbour -- [--minutes n] [--only company,instance,strangers]`: one company and one instance with keys of their own, and strangers at every
- * listener, do their worst for five minutes, while a neighbour changes a zone, sends mail and is asked for. The exit status
- * is 1 when a promise of docs/security.md does not hold: the neighbour's change is on the wire within 1 s (p99), its sends
- * take at most twice what they take in quiet, DNS answers come within 10 ms (p99.9), and every service stays within the
- * memory of its container, and the disk within its caps.
+ * `npm run check:neighbour -- [--minutes n] [--only company,instance,strangers]`: one company and one instance with
+ * keys of their own, and strangers at every listener, do their worst for five minutes, while a neighbour changes a
+ * zone, sends mail and is asked for. The exit status is 1 when a promise of docs/security.md does not hold: the
+ * neighbour's change is on the wire within 1 s (p99), its sends take at most twice what they take in quiet, DNS answers
+ * come within 10 ms (p99.9), and every service stays within the memory of its container, and the disk within its caps.
  */
 import { execFileSync, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";

@@ -22,7 +22,8 @@ export interface ImportedRule {
 /**
  * Reads rules out of a file line by line; lines without a rule are passed over, bad ones do not stop good ones.
  * `rpz`: a policy zone in master file format, its apex its SOA's owner, else the feed's. `hosts`: an address that
- * stands for nothing, and names; names of the host itself are passed over. `domains`: a name a line, blocked together with everything below it.
+ * stands for nothing, and names; names of the host itself are passed over. `domains`: a name a line, blocked together
+ * with everything below it.
  * @param feedApex apex of the zone that the rules are for
  */
 export function readRpzRules(text: string, format: RpzImportFormat, feedApex: DomainName): Iterable<ImportedLine> {

@@ -10,9 +10,9 @@ export interface PaceMemory {
   readonly ratePerHour: number | null;
   /** The rate that was refused last. */
   readonly refusedPerHour: number | null;
-  /** Where it goes back to after a refusal, */
+  /** The rate that it goes back to after a refusal. */
   readonly goodPerHour: number | null;
-  /** and the highest rate that went well for long; null: none did yet. */
+  /** The highest rate that went well for long; null: none did yet. */
   readonly heldPerHour: number | null;
   /** Refusals since it last went well for long. */
   readonly misses: number;
@@ -41,9 +41,9 @@ export interface PaceEvidence {
   readonly nowMs: number;
   /** Messages an hour that were really tried, over the last step or so, where a limit goes already. */
   readonly triedPerHour: number;
-  /** Messages an hour that the provider took, over the last minute, of the worker that tells of it, */
+  /** Messages an hour that the provider took over the last minute, of the worker that reports. */
   readonly acceptedPerHour: number;
-  /** and of one that sent without a limit up to now, beside those who found it; else 0. */
+  /** The same of a worker that sent without a limit up to now, beside those who found one; else 0. */
   readonly joiningPerHour: number;
   /** Sessions that were open, together. */
   readonly sessions: number;
@@ -77,9 +77,9 @@ export const UNTAUGHT: PaceMemory = {
 
 /** Workers that sent beside the one that was refused first are counted in for so long after. */
 const JOIN_MS = 30_000;
-/** Where a reply does not say how long. */
+/** Wait after a refusal that does not say how long. */
 const WAIT_MS = 15_000;
-/** and where more was tried than is known to go well: that goes on soon. */
+/** The same where more was tried than is known to go well: sending goes on soon. */
 const PROBE_WAIT_MS = 5_000;
 /** Replies to what had begun by so long after the first tell nothing new: it was on its way, or leave for it was. */
 const SETTLE_MS = 10_000;
@@ -88,15 +88,15 @@ export const STEP_MS = 15_000;
 /** A step back up to where it goes well, as a part of what was refused, and how long each lasts. */
 const RETURN_STEP = 0.4;
 const RETURN_MS = 8_000;
-/** What went well for so long is relied on, and then it asks for more: */
+/** A rate that goes well is relied on after so long, and more is asked for: the longest of this and the next two. */
 const HOLD_MS = 390_000;
-/** sooner where nothing is relied on yet, */
-const FIRST_HOLD_MS = 45_000;
-/** and later where a refusal is dear: so many times the wait that it brought. */
+/** A multiple of the wait that the last refusal brought. */
 const HOLD_WAITS = 25;
-const FIRST_HOLD_WAITS = 3;
-/** and not before so many messages went well: each refusal puts some off. */
+/** The time of so many messages at that rate: each refusal puts some off. */
 const HOLD_MESSAGES = 400;
+/** The same where nothing is relied on yet: the longer of the two. */
+const FIRST_HOLD_MS = 45_000;
+const FIRST_HOLD_WAITS = 3;
 /** The first steps above, doubled with each that goes well, and the largest. */
 const PROBE = 0.02;
 const MOST_PROBE = 0.25;
@@ -116,21 +116,22 @@ const RETREAT = 0.9;
 /** Who sends less than this part of what it may does not learn whether more would go well. */
 const USED = 0.7;
 const JUST_MS = 60_000;
-/** One more session, or a tenth more messages, after so long; */
+/** One more session is tried after so long. */
 const SESSION_STEP_MS = 300_000;
-/** sessions later where one more was one too many, twice as long each time and so many times as long at most. */
+/** Where one more was one too many that time doubles, up to so many times it. */
 const MOST_SESSION_STEPS = 6;
+/** A tenth more messages of a session are tried after so long. */
 const MESSAGES_STEP_MS = 3_600_000;
 /** Limits that nobody insisted on for so long are forgotten. */
 export const FORGET_MS = 7 * 86_400_000;
 const HOUR_MS = 3_600_000;
-/** A message every ten minutes asks often enough, */
+/** The lowest limit: a message every ten minutes asks often enough. */
 const LEAST_PER_HOUR = 6;
-/** and who refuses the first message of all bears one a minute. */
+/** A first refusal halves this rate, or what was accepted where that is more. */
 const FIRST_LEAST_PER_HOUR = 120;
-/** After so many steps that went well, the last of them large, */
+/** Where so many steps went well, the last of them large, `PROVEN` of the rate is relied on. */
 const PROVEN_PROBES = 6;
-/** this part of where they led is relied on: what a provider saves up hides a few. */
+/** Part of a rate that is relied on after `PROVEN_PROBES`: a provider that saves up leave hides a few refusals. */
 const PROVEN = 0.5;
 
 /** What is known after the evidence. */

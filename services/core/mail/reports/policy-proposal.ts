@@ -25,11 +25,11 @@ export type PolicyProposal =
   | { readonly kind: "unknown" };
 
 export const PROPOSAL_RULE = {
-  /** So many days with reports, */
+  /** Least days with reports. */
   days: 21,
-  /** and messages, */
+  /** Least messages in them. */
   messages: 100,
-  /** of which at most this share fails although its sender is one of the domain's. */
+  /** Most of these that may fail although their sender is one of the domain's, as a share. */
   failingShare: 0.001,
 } as const;
 

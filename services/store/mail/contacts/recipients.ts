@@ -199,7 +199,10 @@ const FIND_CONTACTS = `select *, sum(octet_length(fields::text)) over () as all_
 const FIND_FEW_CONTACTS = `select contact.* from unnest($2::text[]) as wanted (key) cross join lateral (
     select * from contacts where instance_id = $1 and email_key = wanted.key offset 0
   ) contact`;
-/** Of a `contact` of instance $1 as sending needs it: a row for each campaign, of those that follow the joins, that it unsubscribed from. */
+/**
+ * Of a `contact` of instance $1 as sending needs it: a row for each campaign, of those that follow the joins, that it
+ * unsubscribed from.
+ */
 const recipientColumns = (
   fields: string,
 ) => `contact.id, contact.email, contact.email_key, first_name, last_name, age, sex,

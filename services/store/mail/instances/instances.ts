@@ -98,8 +98,8 @@ async function findConflict(db: Db, { name, host }: NewInstance): Promise<Instan
 }
 
 /**
- * The instance that a key belongs to, a former key until its grace ends, if the request came to a host that it may be used at: the instance's own,
- * or one that no instance has.
+ * The instance that a key belongs to, a former key until its grace ends, if the request came to a host that it may be
+ * used at: the instance's own, or one that no instance has.
  * @param host of the request, lower case, without a port
  */
 export async function findInstanceByKey(db: Db, keyHash: Buffer, host: string): Promise<Instance | undefined> {

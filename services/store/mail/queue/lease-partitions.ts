@@ -27,9 +27,9 @@ export interface Ask {
   readonly instanceId: number;
   /** Partitions. */
   readonly share: number;
-  /** Lots to visit, */
+  /** Most lots to visit. */
   readonly lots: number;
-  /** after this one: lots take turns in the order of their names. '' starts from the first. */
+  /** Lots after this one are visited: they take turns in the order of their names. '' starts from the first. */
   readonly after: string;
   /** It is visited for the first time: of instances that are asked together such ones begin with different lots. */
   readonly isNew: boolean;

@@ -16,10 +16,10 @@ export interface LeasedPartition {
   readonly pool: string;
   /** Sources in back-off at the destination when this was leased, with the seconds for which they stay so. */
   readonly resting: ReadonlyMap<string, number>;
-  /** When this was leased, by the database's clock, */
+  /** When this was leased, by the database's clock. */
   readonly leasedAt: Date;
   /**
-   * and for how long it had been tried by then, by the same: since a worker first took it, without the time for which its
+   * For how long it had been tried when this was leased, by the same clock: since a worker first took it, without the time for which its
    * batch was paused or its destination held.
    */
   readonly ageMs: number;

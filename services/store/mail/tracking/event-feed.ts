@@ -245,7 +245,10 @@ export async function tellSources(
   );
 }
 
-/** The end of a statement that cancels deliveries: tells those instances that want to know. @param cancelled a part of it with instance_id and id */
+/**
+ * The end of a statement that cancels deliveries: tells those instances that want to know.
+ * @param cancelled a part of it with instance_id and id
+ */
 export function tellCancelled(cancelled: string): string {
   return `insert into webhook_events (instance_id, at, kind, delivery_id, detail)
      select instance_id, now(), ${TOLD_KINDS.cancelled}, id, '{}'::jsonb from ${cancelled}
