@@ -4,8 +4,8 @@ import { ok, type Result, refuse } from "../core/result.ts";
 /** A zone that a BIND configuration serves as primary. */
 export interface PrimaryZone {
   readonly name: string;
-  /** Absolute path of its master file. */
-  readonly file: string;
+  /** Absolute path of its master file; undefined where none is named. */
+  readonly file: string | undefined;
 }
 
 /** One statement: its words, and what stands in its braces. */
@@ -43,8 +43,8 @@ function primaryZone(zone: Statement, directory: string): PrimaryZone | undefine
   const type = optionOf(zone, "type");
   const file = optionOf(zone, "file");
   const isPrimary = type === "primary" || type === "master";
-  if (!isPrimary || name === undefined || file === undefined || zoneClass.toLowerCase() !== "in") return undefined;
-  return { name, file: resolve(directory, file) };
+  if (!isPrimary || name === undefined || zoneClass.toLowerCase() !== "in") return undefined;
+  return { name, file: file === undefined ? undefined : resolve(directory, file) };
 }
 
 function optionOf(statement: Statement | undefined, name: string): string | undefined {

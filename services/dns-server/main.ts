@@ -105,6 +105,7 @@ function prepareAnswers(
   lifecycle.onStop("updates", () => updates.stop());
   const authorised = new AuthorisedResponder({
     ...{ pipeline, writer, db, updates, nowSeconds, observe, isDatabaseAway },
+    limitLoopback: config.limitLoopback,
     isLeftOut: (zoneId) => publisher.isLeftOut(zoneId),
     isInScope: (resellerId) => publisher.isInScope(resellerId),
     access: () => accessFeed.table,

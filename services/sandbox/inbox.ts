@@ -8,6 +8,8 @@ import { addSandboxMessages, countDeferral, type NewSandboxMessage } from "../st
 import { behaviourOf } from "./behaviour.ts";
 
 const MOST_HEADER_TEXT = 1_000;
+/** Of a From field, whose names come before the address: that of one author is within it, however it is written. */
+const MOST_FROM_TEXT = 16_384;
 
 /** The SMTP side of the sandbox: takes every message on the stack's own machine, and stores it before its 250. */
 export function makeInbox({ config, db, observe }: ServiceContext, onStored: () => void): SMTPServer {
@@ -84,7 +86,7 @@ function describe(
 function authorOf(octets: Buffer): string {
   const field = splitMessage(normaliseLineEndings(octets)).fields.find(({ name }) => name === "from");
   if (field === undefined) return "";
-  const text = Buffer.from(fieldValue(field), "latin1").toString("utf8").slice(0, MOST_HEADER_TEXT);
+  const text = Buffer.from(fieldValue(field), "latin1").toString("utf8").slice(0, MOST_FROM_TEXT);
   const authors = addressparser(withoutNul(text), { flatten: true });
   return authors.find(({ address }) => address?.includes("@"))?.address ?? "";
 }

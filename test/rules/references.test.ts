@@ -205,12 +205,12 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
   [missingField("<field>"), "a field is absent or null"],
   [
     invalidField("<field>", "as-stated", { text: "<reason>" }),
-    "a field, or a part of the path, has the wrong type or form: one of a path is percent-encoded UTF-8",
+    "a field, or a part of the path, has the wrong type or form: one of a path or a query is percent-encoded UTF-8",
   ],
   [unacceptable("as-stated", { text: "…" }), "well-formed, but not acceptable; the text says why"],
   [notFound("as-stated", { text: "…" }), "no such object, or one of somebody else's"],
   [conflict("as-stated", { text: "…" }), "it contradicts what is there"],
-  [{ kind: "too-large" }, "the body is larger than `PALOMAR_API_BODY_LIMIT`"],
+  [{ kind: "too-large" }, "the body is larger than `PALOMAR_API_BODY_LIMIT`, or has more than a million values"],
   [
     { kind: "rate-limited", retryAfterSeconds: 1 },
     "too many requests for one key, or streams, exports or searches of one caller at a time, or guesses at keys from one address, or at one reseller or instance; `Retry-After` says how long",
@@ -247,7 +247,7 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
 
 /** Refused before it is known what is asked for. */
 const BROKEN: Readonly<Record<Exclude<keyof typeof BROKEN_REQUESTS, 413>, string>> = {
-  400: "no HTTP, or HTTP that others may read otherwise (RFC 9112): no Host or two, a length beside chunks, a broken field; the connection is closed, as with the next four",
+  400: "no HTTP, or HTTP that others may read otherwise (RFC 9112): no Host or two, two Authorization fields, a length beside chunks, a broken field; the connection is closed, as with the next four",
   408: "the request did not come whole in a minute, or its head in 20 s; a large body came slowly while another caller waited for its place",
   417: "`Expect` has something else than `100-continue`",
   431: "the head is larger than 16 KiB",

@@ -71,6 +71,24 @@ const until = (numid: number, estado: string) =>
   );
 
 describe("a campaign of type normal", () => {
+  test("has the sender, subject and URL of its message in the mail API too, which sends by them", async () => {
+    const numid = await addNormal("completed");
+    const { html: _, ...message } = MESSAGE;
+    await ana("PUT", `/campaigns/${numid}/message`, { ...message, url: "https://news.example.org/", grupos: [] });
+    const read = async () => (await stack.call("GET", "/campania/", { numid })).body.campanias[0];
+    expect(await read()).toMatchObject({ ...message, url: "https://news.example.org/" });
+    await ana("PUT", `/campaigns/${numid}/message`, { ...MESSAGE, asunto: "Otro", grupos: [] });
+    expect(await read()).toMatchObject({ asunto: "Otro", url: "" });
+    const contacto = { email: "completed@example.net" };
+    const sent = await stack.call("POST", "/envio/send_one_inline/", {
+      campana_id: numid,
+      email: true,
+      contacto,
+      html: "x",
+    });
+    expect(sent).toMatchObject({ status: 200, body: { sent: 1 } });
+  });
+
   test("is not shown with values that would make it larger than any message", async () => {
     const numid = await addNormal("long");
     await addContacts("long", ["long@example.net"], { campos: [{ nombre: "BIG", valor: "<".repeat(50_000) }] });

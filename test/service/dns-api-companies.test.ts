@@ -64,6 +64,8 @@ describe("creating a company", () => {
     const { status, body } = await create({ crm_id: "acme-1_x", name: "n", apikey: "another-api-key-0001" });
     expect([status, body]).toEqual([400, { msg: "Company acme-1_x already exists" }]);
     expect((await create({ crm_id: "ACME-1_X", name: "n", apikey: "another-api-key-0001" })).status).toBe(400);
+    const taken = await create({ crm_id: "acme-1_x", name: "n", apikey: RESELLER_ONE.key });
+    expect(taken.body).toEqual({ msg: "Company acme-1_x already exists" });
     expect((await create({ crm_id: "acme-1_x", name: "n", apikey: "key1-of-the-company" }, RESELLER_TWO)).status).toBe(
       200,
     );

@@ -198,7 +198,22 @@ describe("the history", () => {
     expect(second.map(({ serial }: { serial: number }) => serial)).toEqual([6, 5, 4, 3, 2, 1]);
     expect(await history("?before=1")).toEqual([]);
     expect(await history("?before=50&limit=7")).toHaveLength(7);
+    expect(await history("?before=200&limit=1")).toMatchObject([{ serial: 106 }]);
     expect((await api.call("GET", `/api/v1/zone_history/${zone}?limit=1001`)).status).toBe(400);
     expect((await api.call("GET", `/api/v1/zone_history/${zone}?before=x`)).status).toBe(400);
+  });
+
+  test("is paged in its order where the serial was set back", async () => {
+    const serials = [2_026_113_000, 4_173_596_647, 3, 4];
+    for (const serial of serials) {
+      const soa = `/api/v1/update_soa/acme/${zone}/ns2.example.net/h.example.net/${serial}/1/2/3/4/5`;
+      expect((await api.call("POST", soa)).status).toBe(200);
+    }
+    const paged: number[] = [];
+    for (let page = await history("?limit=1"); page.length > 0 && paged.length < 9; ) {
+      paged.push(page[0].serial);
+      page = await history(`?limit=1&before=${paged.at(-1)}`);
+    }
+    expect(paged).toEqual([4, 3, 4_173_596_647, 2_026_113_000, 1]);
   });
 });

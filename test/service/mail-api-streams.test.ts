@@ -79,13 +79,12 @@ describe("what is made page by page has the octets of what is made at once", () 
       .where({ eeid: EEID, "events.instance_id": api.north.id })
       .orderBy(["events.at", "events.id"])
       .select("events.*", api.db.raw("coalesce(contacts.email, events.email) as address"));
-    const told = rows.map(({ address, contact_id, kind, at, machine }) => {
-      const more = machine ? { maquina: true } : {};
-      return { address, contact_id, name: EVENT_NAMES[eventKindOf(kind)], timestamp: format(at), more };
+    const told = rows.map(({ address, contact_id, kind, at }) => {
+      return { address, contact_id, name: EVENT_NAMES[eventKindOf(kind)], timestamp: format(at) };
     });
     const contactos = new Map<string, object[]>();
-    for (const { address, name, timestamp, more } of told) {
-      contactos.set(address, [...(contactos.get(address) ?? []), { eventos: name, timestamp, ...more }]);
+    for (const { address, name, timestamp } of told) {
+      contactos.set(address, [...(contactos.get(address) ?? []), { eventos: name, timestamp }]);
     }
     expect(contactos.size).toBeGreaterThan(200);
     const batch = await read(`/v1/eeid_info/${EEID}`);
@@ -98,7 +97,7 @@ describe("what is made page by page has the octets of what is made at once", () 
     const { contacto } = JSON.parse(contact);
     const eventos = told
       .filter(({ contact_id }) => contact_id === ids[0])
-      .map(({ name, timestamp, more }) => ({ evento: name, timestamp, campania: "Oferta «ñ»", ...more }));
+      .map(({ name, timestamp }) => ({ evento: name, timestamp, campania: "Oferta «ñ»" }));
     expect(eventos.length).toBeGreaterThan(1_500);
     expect(Object.keys(contacto).slice(-2)).toEqual(["campos", "eventos"]);
     expect(contact).toBe(JSON.stringify({ status: "ok", contacto: { ...contacto, eventos } }));

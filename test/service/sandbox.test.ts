@@ -165,12 +165,19 @@ describe("mailboxes of the sandbox", () => {
 test("shows who a message is from, and not whom its author's name looks like", async () => {
   const [host, port] = (await stack.context.addressOf("sandbox")).split(":");
   const transport = createTransport({ host, port: Number(port), ignoreTLS: true });
-  const from = "=?utf-8?q?=3Cy=40other.example.org=3E?= <x@own.example.org>";
-  await transport.sendMail({
-    envelope: { from: "x@own.example.org", to: "named@two.example.net" },
-    raw: `From: ${from}\r\nSubject: x\r\n\r\nx\r\n`,
-  });
+  const names = {
+    disguised: "=?utf-8?q?=3Cy=40other.example.org=3E?=",
+    long: `${"=?utf-8?q?=C3=B1?=\r\n ".repeat(200)}`,
+  };
+  for (const [who, name] of Object.entries(names)) {
+    await transport.sendMail({
+      envelope: { from: "x@own.example.org", to: `${who}@two.example.net` },
+      raw: `From: ${name} <x@own.example.org>\r\nSubject: x\r\n\r\nx\r\n`,
+    });
+  }
   transport.close();
   const messages = await listSandboxMessages(stack.context.db, { limit: 10_000 });
-  expect(messages.find(({ rcptTo }) => rcptTo === "named@two.example.net")?.sender).toBe("x@own.example.org");
+  for (const who of Object.keys(names)) {
+    expect(messages.find(({ rcptTo }) => rcptTo === `${who}@two.example.net`)?.sender).toBe("x@own.example.org");
+  }
 });

@@ -54,7 +54,12 @@ beforeAll(async () => {
   await addZones();
   dataDir = mkdtempSync(join(tmpdir(), "palomar-transfer-"));
   const context = dnsServerContext(database, {
-    env: { PALOMAR_DNS_UDP: "portable", PALOMAR_DNS_TLS_LISTEN: "127.0.0.1:0", PALOMAR_DATA_DIR: dataDir },
+    env: {
+      PALOMAR_DNS_UDP: "portable",
+      PALOMAR_DNS_TLS_LISTEN: "127.0.0.1:0",
+      PALOMAR_DATA_DIR: dataDir,
+      PALOMAR_LIMIT_LOOPBACK: "true",
+    },
   });
   await allow(context.keyRing, { name: "open", blocks: ["127.0.0.0/8"], zones: ["example.org", "big.example"] });
   await allow(context.keyRing, { name: "coming", blocks: ["127.0.0.0/8"], zones: ["coming.example"] });

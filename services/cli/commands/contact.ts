@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { type EmailAddress, validateAddress } from "../../core/mail/address.ts";
-import { toContactEventJson, toContactJson } from "../../core/mail/contact-json.ts";
+import { toFullContactJson, toMarkedEventJson } from "../../core/mail/contact-json.ts";
 import { formatTimestamp } from "../../core/mail/timestamps.ts";
 import { eraseAddress, isNothing } from "../../operations/mail/contact-erasure.ts";
 import { type AddressRecords, exportContacts, readAddressRecords } from "../../operations/mail/contact-export.ts";
@@ -84,8 +84,8 @@ function isSomething({ contact, events, whitelisted, messages }: AddressRecords)
 
 function toJson({ contact, events, whitelisted, messages, returned }: AddressRecords, timeZone: string) {
   return {
-    contacto: contact === undefined ? null : toContactJson(contact, events, timeZone),
-    eventos: events.map((event) => toContactEventJson(event, timeZone)),
+    contacto: contact === undefined ? null : toFullContactJson(contact, events, timeZone),
+    eventos: events.map((event) => toMarkedEventJson(event, timeZone)),
     whitelist: whitelisted,
     mensajes: messages.map(({ eeid, recipient, acceptedAt, octets }) => ({
       eeid,

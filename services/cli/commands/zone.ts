@@ -107,7 +107,11 @@ function readSources(
     return [{ fqdn: fqdn as string, file: file === "-" ? STANDARD_INPUT : resolve(file as string) }];
   const zones = readNamedConf(namedConf, (path) => readText(runtime, path));
   return zones.ok
-    ? zones.value.map(({ name, file: path }) => ({ fqdn: name, file: path }))
+    ? zones.value.map(({ name, file: path }) =>
+        path === undefined
+          ? { fqdn: name, problem: "the configuration names no file of it" }
+          : { fqdn: name, file: path },
+      )
     : runtime.refuse(zones.error);
 }
 

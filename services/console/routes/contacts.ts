@@ -1,6 +1,11 @@
 import { z } from "zod";
 import { type EmailAddress, validateAddress } from "../../core/mail/address.ts";
-import { contactJson, contactSummaryJson, toContactJson, toContactSummaryJson } from "../../core/mail/contact-json.ts";
+import {
+  contactSummaryJson,
+  fullContactJson,
+  toContactSummaryJson,
+  toFullContactJson,
+} from "../../core/mail/contact-json.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { eraseAddress, isNothing } from "../../operations/mail/contact-erasure.ts";
@@ -130,7 +135,7 @@ function readEndpoint(context: ConsoleContext): ConsoleEndpoint {
     summary: "A contact with all that is known of it",
     authorise: areaOf("instance"),
     params: contactParams,
-    reply: z.object({ contacto: contactJson, whitelist: z.boolean() }),
+    reply: z.object({ contacto: fullContactJson, whitelist: z.boolean() }),
     act: ({ caller, params }) =>
       withInstance(context, caller, params.name, async ({ id, timeZone }) => {
         const address = readAddress(params.email);
@@ -139,7 +144,7 @@ function readEndpoint(context: ConsoleContext): ConsoleEndpoint {
         if (contact === undefined) return refuse(NO_SUCH_CONTACT);
         const events = await listContactEvents(db, contact.id);
         const whitelist = await isWhitelisted(db, id, address.value.key);
-        return ok({ contacto: toContactJson(contact, events, timeZone), whitelist });
+        return ok({ contacto: toFullContactJson(contact, events, timeZone), whitelist });
       }),
   });
 }

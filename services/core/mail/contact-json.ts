@@ -36,15 +36,19 @@ const contactEventJson = z.object({
   evento: z.string(),
   timestamp: z.string(),
   campania: z.string(),
-  maquina: z.literal(true).optional(),
 });
 
-/** A contact with all that is known of it. */
+/** A contact as the mail API has it. */
 export const contactJson = contactSummaryJson.extend({
   campos: z.array(z.object({ nombre: z.string(), valor: z.string() })),
   eventos: z.array(contactEventJson),
 });
-export type ContactJson = z.infer<typeof contactJson>;
+
+const markedEventJson = contactEventJson.extend({ maquina: z.literal(true).optional() });
+
+/** A contact with all that is known of it: which of its events a machine caused, too. */
+export const fullContactJson = contactJson.extend({ eventos: z.array(markedEventJson) });
+export type FullContactJson = z.infer<typeof fullContactJson>;
 
 const OPERATION_NAMES: Readonly<Record<ContactOperation, ContactSummaryJson["operacion"]>> = {
   created: "alta",
@@ -56,25 +60,33 @@ const OPERATION_NAMES: Readonly<Record<ContactOperation, ContactSummaryJson["ope
 };
 
 /** @param timeZone of the instance: timestamps are its wall-clock time */
-export function toContactJson(contact: Contact, events: readonly ContactEvent[], timeZone: string): ContactJson {
+export function toFullContactJson(
+  contact: Contact,
+  events: readonly ContactEvent[],
+  timeZone: string,
+): FullContactJson {
   return {
     ...toContactSummaryJson(contact, timeZone),
     campos: Object.entries(contact.fields).map(([name, valor]) => ({ nombre: `XYZ${name}XYZ`, valor })),
-    eventos: events.map((event) => toContactEventJson(event, timeZone)),
+    eventos: events.map((event) => toMarkedEventJson(event, timeZone)),
   };
 }
 
-/** An event of a contact, or of a copy to an address that is none. */
+/** An event of a contact. */
 export function toContactEventJson(
-  { kind, at, campaignName, machine }: ContactEvent,
+  { kind, at, campaignName }: ContactEvent,
   timeZone: string,
 ): z.infer<typeof contactEventJson> {
   return {
     evento: EVENT_NAMES[kind],
     timestamp: formatTimestamp(at, timeZone),
     campania: campaignName,
-    ...(machine ? { maquina: true as const } : {}),
   };
+}
+
+/** An event of a contact, or of a copy to an address that is none. */
+export function toMarkedEventJson(event: ContactEvent, timeZone: string): z.infer<typeof markedEventJson> {
+  return { ...toContactEventJson(event, timeZone), ...(event.machine ? { maquina: true as const } : {}) };
 }
 
 export function toContactSummaryJson(contact: ContactSummary, timeZone: string): ContactSummaryJson {

@@ -6,8 +6,8 @@ import {
   contactJson,
   contactSummaryJson,
   toContactEventJson,
-  toContactJson,
   toContactSummaryJson,
+  toFullContactJson,
 } from "../../core/mail/contact-json.ts";
 import { notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { type Result, refuse } from "../../core/result.ts";
@@ -105,7 +105,7 @@ async function replyContact(
 }
 
 async function* writeContact(db: Db, contact: Contact, timeZone: string): AsyncGenerator<string> {
-  const { eventos: _, ...fields } = toContactJson(contact, [], timeZone);
+  const { eventos: _, ...fields } = toFullContactJson(contact, [], timeZone);
   yield '{"status":"ok","contacto":{';
   for (const [name, value] of Object.entries(fields)) {
     // A contact may have tens of thousands of campaigns: no list is one text.

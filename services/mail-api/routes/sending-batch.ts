@@ -40,7 +40,7 @@ const batchJson = z.object({
   contactos: z.array(
     z.object({
       email: z.string(),
-      eventos: z.array(z.object({ eventos: z.string(), timestamp: z.string(), maquina: z.literal(true).optional() })),
+      eventos: z.array(z.object({ eventos: z.string(), timestamp: z.string() })),
     }),
   ),
   archive: z.object({ mensajes: z.int(), octetos: z.int(), timestamp: z.string() }).optional(),
@@ -114,14 +114,10 @@ async function* writeBatch(
   yield `${email === undefined ? "" : "]}"}]${archive ? `,"archive":${JSON.stringify(archive)}` : ""}}}`;
 }
 
-function toEventJson(
-  { kind, at, machine }: BatchEvent,
-  timeZone: string,
-): BatchJson["contactos"][number]["eventos"][number] {
+function toEventJson({ kind, at }: BatchEvent, timeZone: string): BatchJson["contactos"][number]["eventos"][number] {
   return {
     eventos: EVENT_NAMES[kind],
     timestamp: formatTimestamp(at, timeZone),
-    ...(machine ? { maquina: true as const } : {}),
   };
 }
 

@@ -35,14 +35,17 @@ export function cleanCompanyKey(key: string): string {
 
 /**
  * Adds a company, not suspended. `apikey` must be clean.
- * Refuses a crm_id that is taken, and a key that the reseller or another of its companies has.
+ * Refuses a crm_id that is taken, and then a key that the reseller or another of its companies has.
  */
 export async function addCompany(db: Db, keyRing: KeyRing, added: NewCompany): Promise<Result<Company, Refusal>> {
-  if (await isResellerKey(db, keyRing, added.resellerId, added.apikey)) return refuse(KEY_TAKEN);
+  const { resellerId, crmId } = added;
+  if (await findCompany(db, keyRing, resellerId, crmId))
+    return refuse(unacceptable("company-exists", { company: crmId }));
+  if (await isResellerKey(db, keyRing, resellerId, added.apikey)) return refuse(KEY_TAKEN);
   try {
     return ok(await insertCompany(db, keyRing, added));
   } catch (error) {
-    return refuse(refusalOf(error, added.crmId));
+    return refuse(refusalOf(error, crmId));
   }
 }
 

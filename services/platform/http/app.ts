@@ -189,7 +189,7 @@ function makeRunner<Caller>(options: AppOptions<Caller>) {
       if (!caller.ok) return caller;
       const barred = declared.authorise?.(caller.value);
       if (barred) return refuse(barred);
-      const garbled = garbledParam(ctx.path, params);
+      const garbled = garbledParam(ctx, params);
       if (garbled) return refuse(invalidField(garbled, "percent-encoded"));
       const mostOctets = mostOctetsOf(declared, bodyLimitOctets);
       const readWhole = () => readInTime(ctx.req, () => readBody(ctx.req, mostOctets));

@@ -61,6 +61,7 @@ function endWith(socket: Duplex, status: BrokenStatus, describe: DescribeRefusal
 /**
  * Answers 400 to a request of HTTP/1.1 without Host, and to any with two of them or one that names no host: whoever
  * stands between would take it for another host's (RFC 9112 §3.2). Node asks for the first alone, and without a body.
+ * So with two Authorization fields, of which Node takes the first, and others may take the last (RFC 9110 §5.3).
  * A target that names its host itself has it put into Host, whatever that said (§3.2.2), and becomes a path.
  * @returns whether it was answered
  */
@@ -72,6 +73,7 @@ export function answerBrokenHost(
   const [host, ...others] = request.headersDistinct.host ?? [];
   const [, authority, path = ""] = ABSOLUTE_FORM.exec(request.url!) ?? [];
   const isSound =
+    (request.headersDistinct.authorization ?? []).length < 2 &&
     (host === undefined ? request.httpVersion !== "1.1" : others.length === 0 && HOST.test(host)) &&
     (authority === undefined || (authority !== "" && HOST.test(authority)));
   if (!isSound) answer(response, 400, describe);

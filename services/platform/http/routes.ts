@@ -3,11 +3,20 @@ import type { Context, Middleware, Next } from "koa";
 import { allowedMethods } from "./allowed-methods.ts";
 
 /**
- * The parameter of a path that is no percent-encoded UTF-8 (RFC 3986 §2.1): the router hands it on as it was written, and it
- * would be taken for what it does not mean.
+ * The parameter of a path, or of its query, that is no percent-encoded UTF-8 (RFC 3986 §2.1): the router hands the one on as
+ * it was written, and the other is read with U+FFFD in it; both would be taken for what they do not mean.
  */
-export function garbledParam(path: string, params: Readonly<Record<string, string>>): string | undefined {
-  return isDecodable(path) ? undefined : Object.keys(params).find((name) => !isDecodable(params[name]!));
+export function garbledParam(
+  { path, querystring }: { readonly path: string; readonly querystring: string },
+  params: Readonly<Record<string, string>>,
+): string | undefined {
+  const inPath = isDecodable(path) ? undefined : Object.keys(params).find((name) => !isDecodable(params[name]!));
+  if (inPath !== undefined || isDecodable(querystring)) return inPath;
+  const [name = ""] = querystring
+    .split("&")
+    .find((part) => !isDecodable(part))!
+    .split("=");
+  return isDecodable(name) ? name : "query";
 }
 
 function isDecodable(text: string): boolean {

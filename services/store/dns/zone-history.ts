@@ -36,7 +36,8 @@ const PAGE_OCTETS = 4 * 2 ** 20;
 
 /**
  * The changes of a zone, newest first.
- * @param before only those whose serial is behind this one (RFC 1982)
+ * @param before only those that came before the one with this serial; where there is none, those whose serial is behind it
+ *   (RFC 1982)
  * @param limit so many at most, fewer when they are large, at least one
  */
 export async function readHistory(
@@ -85,10 +86,16 @@ const PAGE = `
   from (
     select *, sum(octet_length(deleted) + octet_length(added)) over (order by version desc) as octets,
            row_number() over (order by version desc) as place
-      from (select * from zone_journal
+      from (select journal.*
+              from zone_journal journal,
+                   (select min(version) as version from zone_journal where zone_id = $1 and serial = $3) as seen
              where zone_id = $1 and actor <> $2
-               and ($3::bigint is null or (($3 - serial) & 4294967295) between 1 and 2147483647)
-             order by version desc limit $4) page
+               and case when $3::bigint is null then true
+                        -- A serial may have been set back: the order is that of the versions. Of two with one serial
+                        -- it is the first, so that paging comes to an end.
+                        when seen.version is not null then journal.version < seen.version
+                        else (($3 - serial) & 4294967295) between 1 and 2147483647 end
+             order by journal.version desc limit $4) page
   ) measured
   where place = 1 or octets <= $5`;
 

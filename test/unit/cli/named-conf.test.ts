@@ -21,6 +21,7 @@ test("gives primary zones of class IN with absolute paths, from includes and vie
       zone "one.example.org" { type primary; file "one.db"; allow-transfer { key "k"; }; };
       zone two.example.org in { type master; file "/srv/two.db"; };
       zone "three.example.org" { type secondary; file "three.db"; };
+      zone "no-file.example.org" { type primary; };
       zone "four.example.org" CH { type primary; file "four.db"; };
       zone "." { type hint; file "root.hints"; };
       view "inside" { match-clients { any; }; zone "five.example.org" IN { type primary; file "five.db"; }; };`,
@@ -31,6 +32,7 @@ test("gives primary zones of class IN with absolute paths, from includes and vie
     value: [
       { name: "one.example.org", file: "/var/cache/bind/one.db" },
       { name: "two.example.org", file: "/srv/two.db" },
+      { name: "no-file.example.org", file: undefined },
       { name: "five.example.org", file: "/var/cache/bind/five.db" },
       { name: "six.example.org", file: "/var/cache/bind/six;db" },
     ],

@@ -76,8 +76,8 @@ export async function listCampaignSends(
 }
 
 /**
- * Writes what a campaign sends: anew, or over what it was while it has not been started. A start that is being prepared
- * is prepared again.
+ * Writes what a campaign sends: anew, or over what it was while it has not been started. Its sender, subject and URL are the
+ * campaign's from then on. A start that is being prepared is prepared again.
  * @param by.asOf what its `modifiedAt`, to the millisecond, is to be still; null: nothing is written yet; absent: whatever
  *   there is
  * @returns false when it was started already, or changed meanwhile
@@ -90,14 +90,20 @@ export async function saveCampaignMessage(
 ): Promise<boolean> {
   const rows = await queryRows(
     db,
-    `insert into campaign_sends as s
-       (campaign_numid, instance_id, sender, sender_name, subject, html, url, groups, filters, creator)
-     values ($1, $2, $3, $4, $5, $6, $7, $8::text[], $9::bigint[], $10)
-     on conflict (campaign_numid, instance_id) do update
-     set sender = excluded.sender, sender_name = excluded.sender_name, subject = excluded.subject, html = excluded.html,
-       url = excluded.url, groups = excluded.groups, filters = excluded.filters, claimed_until = null,
-       modified_at = excluded.modified_at
-     where s.eeid is null and s.state in ('draft', 'scheduled') and not $12::boolean and ${isAsOf("s.modified_at", "$11")}
+    `with saved as (
+       insert into campaign_sends as s
+         (campaign_numid, instance_id, sender, sender_name, subject, html, url, groups, filters, creator)
+       values ($1, $2, $3, $4, $5, $6, $7, $8::text[], $9::bigint[], $10)
+       on conflict (campaign_numid, instance_id) do update
+       set sender = excluded.sender, sender_name = excluded.sender_name, subject = excluded.subject, html = excluded.html,
+         url = excluded.url, groups = excluded.groups, filters = excluded.filters, claimed_until = null,
+         modified_at = excluded.modified_at
+       where s.eeid is null and s.state in ('draft', 'scheduled') and not $12::boolean and ${isAsOf("s.modified_at", "$11")}
+       returning s.campaign_numid, s.instance_id, s.sender, s.sender_name, s.subject, s.url
+     )
+     update campaigns c
+     set sender = saved.sender, sender_name = saved.sender_name, subject = saved.subject, url = coalesce(saved.url, '')
+     from saved where c.instance_id = $2 and c.instance_id = saved.instance_id and c.numid = saved.campaign_numid
      returning 1`,
     [
       campaign.numid,

@@ -6,7 +6,10 @@ import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 
 export type CampaignType = "api" | "normal" | "bulk";
 
-/** Everything about a campaign but its key. It never changes. Unset texts are empty. */
+/**
+ * Everything about a campaign but its key. Unset texts are empty. It never changes, but for the sender, subject and URL of
+ * type `normal`, which are those of its message (`saveCampaignMessage`).
+ */
 export interface Campaign {
   readonly numid: number;
   readonly id: string;

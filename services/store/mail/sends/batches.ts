@@ -110,7 +110,7 @@ export async function readBatchProgress(db: Db, instanceId: number, eeid: string
 }
 
 /** What happened to somebody that a batch was for. */
-export interface BatchEvent extends Pick<ContactEvent, "kind" | "at" | "machine"> {
+export interface BatchEvent extends Pick<ContactEvent, "kind" | "at"> {
   readonly email: string;
 }
 
@@ -125,17 +125,17 @@ export function streamBatchEvents(db: Db, instanceId: number, eeid: string): Asy
     await queryRows(
       snapshot,
       `declare batch_events no scroll cursor for
-       select email, kind, at, machine from (
+       select email, kind, at from (
          select addressed.*, first_value(at) over own as first_at, first_value(id) over own as first_id from (
            select coalesce((select contacts.email from contacts where contacts.instance_id = $2 and contacts.id = events.contact_id),
-             email) as email, kind, at, machine, id
+             email) as email, kind, at, id
            from events where eeid = $1 and instance_id = $2
          ) as addressed window own as (partition by email order by at, id)
        ) as told order by first_at, first_id, at, id`,
       [eeid, instanceId],
     );
     for (;;) {
-      const rows = await queryRows<{ email: string; kind: number; at: Date; machine: boolean }>(
+      const rows = await queryRows<{ email: string; kind: number; at: Date }>(
         snapshot,
         `fetch ${EVENTS_PER_READ} from batch_events`,
       );

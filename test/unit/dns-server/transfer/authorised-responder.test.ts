@@ -34,6 +34,7 @@ function prepare() {
     ...{ isDatabaseAway: () => true, isLeftOut: () => false, isInScope: () => true, access: () => access },
     updates: { submit: () => Promise.reject(new Error("no updates come")) },
     nowSeconds: () => clock.seconds,
+    limitLoopback: true,
     observe: () => {},
   });
   return { writer, load, clock, transfer: (address: string) => new Transfer(responder, address) };

@@ -148,6 +148,12 @@ describe("the Host field (RFC 9112 §3.2)", () => {
   });
 });
 
+it("two Authorization fields are two callers, and none of them is answered (RFC 9110 §5.3)", async () => {
+  const request = (fields: string) => `GET / HTTP/1.1\r\nHost: a\r\n${fields}Connection: close\r\n\r\n`;
+  expect(await sendAndWait(request("Authorization: a\r\n"))).toMatch(/^HTTP\/1\.1 200 /);
+  expect(await sendAndWait(request("Authorization: a\r\nauthorization: b\r\n"))).toMatch(/^HTTP\/1\.1 400 /);
+});
+
 describe("a target that names its host (RFC 9112 §3.2.2)", () => {
   const ask = (target: string, fields: string) =>
     sendAndWait(`GET ${target} HTTP/1.1\r\n${fields}Connection: close\r\n\r\n`);

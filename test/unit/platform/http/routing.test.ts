@@ -104,6 +104,8 @@ describe("a parameter that is no percent-encoded UTF-8 is an invalid field", () 
     ["PUT", "/v1/rr/a.test/%FF", "rr_id"],
     ["GET", "/v1/rr/%zz", "domain"],
     ["GET", "/v1/api/one/a/%C3/%A9", "path"],
+    ["PUT", "/v1/rr/a.test/7?a=%C3%B1&name=%ff", "name"],
+    ["PUT", "/v1/rr/a.test/7?%ff=a", "query"],
   ])("%s %s: %s", async (method, path, field) => {
     expect((await ask(method, path)).body).toEqual({ kind: "invalid-field", field });
   });
