@@ -105,6 +105,11 @@ describe("replies in the session", () => {
     ["521 Message rejected", "rcpt", "rejected", false, false],
     ["521 Access denied", "message", "rejected", false, false],
     ["556 example.net", "rcpt", "notaccept", true, false],
+    ["556 Address unavailable.", "rcpt", "suspend", false, false],
+    ["456 Address temporarily unavailable.", "rcpt", "suspend", false, false],
+    ["501 5.1.3 Bad recipient", "rcpt", "syntaxerror", false, false],
+    ["553 5.1.3 Bad address syntax", "rcpt", "syntaxerror", false, false],
+    ["554 Connection refused by policy", "connect", "blocked", false, true],
     ["556 example.net", "message", "rejected", false, false],
     ["550 5.1.0 <b+1@example.org>: Sender address rejected: User unknown", "rcpt", "rejected", false, false],
     [

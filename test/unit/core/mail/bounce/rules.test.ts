@@ -173,6 +173,8 @@ describe("conflicts", () => {
       { text: "550 user unknown; in the queue too long", command: "rcpt" },
       "userunknown",
     ],
+    ["X.1.3 is about how an address is written", { text: "501 5.1.3 Bad recipient", command: "rcpt" }, "syntaxerror"],
+    ["X.1.3 alone", { text: "550 5.1.3 no", command: "rcpt" }, "syntaxerror"],
     ["5.7.1 with an unknown user", { text: "550 5.7.1 User unknown", status: "5.7.1" }, "userunknown"],
   ] as const)("%s", (_, evidence, reason) => {
     expect(classifyBounce(evidence).reason).toBe(reason);
