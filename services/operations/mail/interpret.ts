@@ -182,7 +182,8 @@ function textNotice(root: MimePart): Report | undefined {
     const context = named.length === 1 ? notice.text : `${notice.introduction}\n${passage}`;
     const diagnostic = remoteWords(passage) || context;
     const unrouted = bounceRules().unrouted.test(passage);
-    return { recipient: address, action, diagnostic, unrouted, context, elsewhere: notice.elsewhere };
+    const settled = settledAction(action, passage);
+    return { recipient: address, action: settled, diagnostic, unrouted, context, elsewhere: notice.elsewhere };
   });
   return { recipients, around: { container: root, notice } };
 }
@@ -234,7 +235,10 @@ function readRecipient(
   const mailbox = isOnly && !isMailbox(recipient.address) ? notice.recipients[0]?.address : undefined;
   return {
     recipient: mailbox ?? recipient.address,
-    action: namedAction(recipient.action) ?? impliedAction(recipient.status, isDelay || recipient.willRetry),
+    action: settledAction(
+      namedAction(recipient.action) ?? impliedAction(recipient.status, isDelay || recipient.willRetry),
+      passage,
+    ),
     status: recipient.status,
     diagnostic: remoteWords(recipient.diagnostic || passage),
     unrouted: recipient.diagnostic === "" && bounceRules().unrouted.test(passage),
@@ -279,6 +283,11 @@ function namedAction(action: string): DsnAction | undefined {
 function impliedAction(status: EnhancedStatus | undefined, isDelay: boolean): DsnAction {
   if (status && statusClass(status) === 2) return "delivered";
   return isDelay ? "delayed" : "failed";
+}
+
+/** @param passage what the notice says of the recipient: that its time is over makes an end of a delay */
+function settledAction(action: DsnAction, passage: string): DsnAction {
+  return action === "delayed" && bounceRules().expiries.test(comparable(passage)) ? "failed" : action;
 }
 
 function withOriginal(container: MimePart): { original?: ReturnedOriginal } {

@@ -38,6 +38,7 @@ interface Layouts {
   readonly actions: Rules<Patterns & { readonly action: string }>;
   readonly delays: Patterns;
   readonly finalities: Patterns;
+  readonly expiries: Patterns;
   readonly givenUp: Patterns;
   readonly probes: Patterns;
   readonly sendersRefused: Patterns;
@@ -126,6 +127,7 @@ function compileRules() {
     actions: layouts.actions.rules.map((rule) => ({ action: rule.action as DsnAction, pattern: anyOf(rule.patterns) })),
     delays: anyOf(layouts.delays.patterns),
     finalities: anyOf(layouts.finalities.patterns),
+    expiries: anyOf(layouts.expiries.patterns),
     givenUp: anyOf(layouts.givenUp.patterns),
     probes: anyOf(layouts.probes.patterns),
     sendersRefused: anyOf(layouts.sendersRefused.patterns),

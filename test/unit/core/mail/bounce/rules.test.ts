@@ -40,6 +40,7 @@ describe.each(["wordings", "hints"] as const)("%s", (table) => {
 describe.each([
   "delays",
   "finalities",
+  "expiries",
   "givenUp",
   "refusals",
   "probes",
@@ -106,6 +107,7 @@ test("no pattern repeats a class of characters without bound", () => {
   const texts = [
     layouts.delays,
     layouts.finalities,
+    layouts.expiries,
     layouts.probes,
     layouts.sendersRefused,
     layouts.senders,
