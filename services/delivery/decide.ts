@@ -91,8 +91,11 @@ function judge(
   }
   const { failure } = result;
   switch (failure.kind) {
-    case "broken":
-      return { final: false, bounceClass: { reason: "expired", hard: false } };
+    case "broken": {
+      // A session that may go on in clear does not fail there.
+      const reason = failure.stage === "starttls" ? "failedstarttls" : "expired";
+      return { final: false, bounceClass: { reason, hard: false } };
+    }
     case "unsuited":
       return { final: true, bounceClass: { ...classify(failure.reply, phrases), hard: false } };
     case "reply": {

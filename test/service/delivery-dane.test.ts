@@ -166,7 +166,7 @@ ${["dane.test", "bogus.test", "unsigned.test"]
     const session = await openSmtpSession(route.value.peers[0]!, { hostname: "localhost", timeouts });
     if (!session.ok) {
       expect(session.error).toMatchObject({ stage: "starttls" });
-      return session.error.kind === "broken" ? session.error.text : "no STARTTLS";
+      return session.error.kind === "broken" ? session.error.text : "refused";
     }
     session.value.close();
     return `${route.value.peers[0]!.tls}, ${session.value.encrypted ? "encrypted" : "in clear"}`;
@@ -179,7 +179,7 @@ ${["dane.test", "bogus.test", "unsigned.test"]
     ["misnamed.dane.test", "DANE: the certificate is not for mx-misnamed.dane.test"],
     ["unusable.dane.test", "dane, encrypted"],
     ["none.dane.test", "opportunistic, encrypted"],
-    ["clear.dane.test", "no STARTTLS"],
+    ["clear.dane.test", "STARTTLS is not offered"],
     ["target.dane.test", "dane, encrypted"],
     ["alias.dane.test", "DANE: the certificate matches no TLSA record"],
     ["outside.dane.test", "DANE: the certificate matches no TLSA record"],

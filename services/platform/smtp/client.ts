@@ -161,7 +161,8 @@ async function secure(
 ): Promise<Secured> {
   const goesOn = peer.tls === "opportunistic";
   const notOffered: TlsEvidence = { kind: "not-offered" };
-  if (goesOn && !offered.startTls) {
+  // RFC 5321 §2.2: what is not offered is not asked for, whatever the domain demands.
+  if (!offered.startTls) {
     return { ...broken("starttls", "STARTTLS is not offered"), evidence: notOffered, goesOn };
   }
   const failed = (text: string, code = text): Insecure => ({

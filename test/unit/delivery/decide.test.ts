@@ -42,6 +42,7 @@ describe("what becomes of a recipient", () => {
     ["busy", replied("rcpt", "421 4.7.0 Too many connections"), "deferred", "soft toomanyconn"],
     ["unknown for now", replied("rcpt", "450 4.1.1 User unknown"), "deferred", "soft userunknown"],
     ["no connection", broken("connect"), "deferred", "soft expired"],
+    ["no TLS where it is demanded", broken("starttls"), "deferred", "soft failedstarttls"],
     ["lost after the final dot", broken("message"), "deferred", "soft expired"],
     [
       "no such domain",

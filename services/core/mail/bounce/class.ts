@@ -101,7 +101,7 @@ export function classifyReply(
   reply: SmtpReply,
   context: { readonly stage: SmtpStage; readonly phrases?: Phrases | undefined },
 ): BounceClass & { readonly aboutUs: boolean } {
-  const { reason, hard } = classifyBounce(
+  const read = classifyBounce(
     {
       status: reply.enhancedStatus,
       replycode: reply.code,
@@ -110,6 +110,9 @@ export function classifyReply(
     },
     context.phrases,
   );
+  // 421 closes the session: whoever says it may mean anything by it (RFC 5321 §3.8).
+  const { reason, hard }: BounceClass =
+    context.stage === "starttls" && reply.code !== 421 ? { reason: "failedstarttls", hard: false } : read;
   const beforeRecipient = !["rcpt", "data", "message"].includes(context.stage);
   const aboutUs = REASONS_ABOUT_US.has(reason) || (beforeRecipient && !REASONS_ABOUT_MESSAGE.has(reason));
   return { reason, hard: hard && !beforeRecipient && reply.code >= 500, aboutUs };

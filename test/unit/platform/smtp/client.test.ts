@@ -2,7 +2,8 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import net, { type AddressInfo, createServer, type Server, Socket } from "node:net";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { openSmtpSession, type SmtpPeer } from "../../../../services/platform/smtp/client.ts";
+import type { TlsEvidence } from "../../../../services/core/mail/reports/tls-session.ts";
+import { openSmtpSession, type SeenTls, type SmtpPeer } from "../../../../services/platform/smtp/client.ts";
 
 const TIMEOUTS = { connectMs: 30_000, greetingMs: 60_000, commandMs: 100_000 };
 const SET_UP_MS = 450_000;
@@ -29,9 +30,10 @@ afterEach(() => {
 });
 
 /** Both ends of a connection that has just come about, and the session that is to come of it. */
-async function connect() {
+async function connect(hearOfTls?: (evidence: TlsEvidence) => void) {
   const accepted = once(server, "connection") as Promise<[Socket]>;
-  const opened = openSmtpSession(peer, { hostname: "client.example.org", timeouts: TIMEOUTS });
+  const onTls = ({ evidence }: SeenTls) => hearOfTls?.(evidence);
+  const opened = openSmtpSession(peer, { hostname: "client.example.org", timeouts: TIMEOUTS, onTls });
   const [far] = await accepted;
   far.on("error", () => {});
   const near = clients[0]!;
@@ -141,3 +143,24 @@ test.each([
   expect(commands).toEqual(heard);
   if (session.ok) session.value.close();
 });
+
+test.each(["required", "dane"] as const)(
+  "%s: STARTTLS is not said to who does not offer it, and the session is none",
+  async (tls) => {
+    peer = { ...peer, tls };
+    const seen: TlsEvidence[] = [];
+    const { far, opened } = await connect((evidence) => seen.push(evidence));
+    let heard = "";
+    far.on("data", (octets: Buffer) => {
+      heard += octets.toString();
+      if (octets.toString().startsWith("EHLO")) far.write("250-far.example.net\r\n250 SIZE 1000\r\n");
+    });
+    far.write("220 far.example.net\r\n");
+    expect(await opened).toMatchObject({
+      ok: false,
+      error: { kind: "broken", stage: "starttls", text: "STARTTLS is not offered" },
+    });
+    expect(seen).toEqual([{ kind: "not-offered" }]);
+    expect(heard).toBe("EHLO client.example.org\r\n");
+  },
+);
