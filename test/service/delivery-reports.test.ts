@@ -160,8 +160,18 @@ describe("a failure", () => {
     const reports = await reportsTo(from, 2);
     const results = await Promise.all(reports.map(async ({ octets }) => (await interpret(octets)).results[0]!));
     const told = Object.fromEntries(results.map((result) => [result.action, result.status]));
+    const ofFailure = reports
+      .map(({ octets }) => octets.toString("utf8"))
+      .find((text) => /^Action: failed/m.test(text))!;
     expect(told).toEqual({ relayed: expect.stringMatching(/^2\./), failed: "5.1.1" });
     expect(await statesOf(eeid)).toEqual(["told", "told"]);
+    const [, type, words] = ofFailure.match(/^Diagnostic-Code: (\S+); (.*)\r$/m)!;
+    expect([type, words]).toEqual(["smtp", expect.stringMatching(/^550 5\.1\.1 /)]);
+    const kept = await stack.context
+      .db("delivery_reports")
+      .where({ kind: "failure", recipient: "bounce+1@later.example.net", words })
+      .select("reported");
+    expect(kept).toEqual([{ reported: { status: "5.1.1", diagnosticType: "smtp" } }]);
   });
 });
 

@@ -17,6 +17,13 @@ import { encodeBase64Lines, encodeQuotedPrintable } from "./mime.ts";
 import { REPORT_WORDS, type ReportLanguage } from "./report-words.ts";
 import { parseSmtpReply } from "./smtp-reply.ts";
 
+/** What the report of a mail system further on gives beside its words. */
+export interface RemoteReport {
+  readonly status: EnhancedStatus | null;
+  /** That of its Diagnostic-Code (`smtp`, `X-Postfix`); null where the words are those of its notice for people. */
+  readonly diagnosticType: string | null;
+}
+
 /** What became of one recipient. */
 export interface ReportedRecipient {
   readonly action: DsnAction;
@@ -25,6 +32,8 @@ export interface ReportedRecipient {
   readonly dsn: RecipientDsn | null;
   /** The last reply, or what stands for it, on one line; empty where there was none. */
   readonly words: string;
+  /** Null where the words are of a session of ours. */
+  readonly reported: RemoteReport | null;
   readonly at: Date;
 }
 
@@ -109,7 +118,7 @@ function noticePart(content: ReportContent, form: "headers" | "full" | undefined
     "",
     ...recipients.flatMap((one) => [
       `<${one.recipient}>: ${words.action[one.action]}`,
-      ...(one.words === "" ? [] : [`    ${words.answer}: ${wordsOf(one)}`]),
+      ...(one.words === "" ? [] : [`    ${isReply(one) ? words.answer : words.details}: ${wordsOf(one)}`]),
       "",
     ]),
     ...(form === undefined ? [] : [words.returned[form], ""]),
@@ -144,7 +153,7 @@ function recipientFields(
   const { originalRecipient } = one.dsn ?? {};
   const original = originalRecipient === undefined ? undefined : readOriginalRecipient(originalRecipient);
   const words = isGlobal ? wordsOf(one) : wordsOf(one).replace(/[^\x20-\x7e]/g, "?");
-  const type = parseSmtpReply(words) === undefined ? "x-palomar" : "smtp";
+  const type = diagnosticTypeOf(one);
   return [
     ...(original === undefined
       ? []
@@ -152,7 +161,7 @@ function recipientFields(
     plainField("Final-Recipient", typed("rfc822", finalAddress(one.recipient), isGlobal)),
     plainField("Action", one.action),
     plainField("Status", statusOf(one)),
-    ...(words === "" ? [] : [plainField("Diagnostic-Code", `${type}; ${words}`)]),
+    ...(words === "" || type === null ? [] : [plainField("Diagnostic-Code", `${type}; ${words}`)]),
     plainField("Last-Attempt-Date", headerDate(one.at)),
     ...(kind === "delay" ? [plainField("Will-Retry-Until", headerDate(retryUntil))] : []),
   ];
@@ -175,14 +184,35 @@ function wordsOf({ words }: ReportedRecipient): string {
   return words.replace(/\s+/g, " ").trim().slice(0, MOST_WORDS);
 }
 
+/** RFC 3464 §2.3.6: the type says where the words are from; where nobody named one, there is no field. */
+function diagnosticTypeOf({ words, reported }: ReportedRecipient): string | null {
+  if (reported !== null) return reported.diagnosticType;
+  return parseSmtpReply(words) === undefined ? "x-palomar" : "smtp";
+}
+
+function isReply(one: ReportedRecipient): boolean {
+  return diagnosticTypeOf(one)?.toLowerCase() === "smtp" || parseSmtpReply(one.words) !== undefined;
+}
+
 /** The status of a recipient: what the far side said, else what is known of the end. */
-export function statusOf({ action, words }: Pick<ReportedRecipient, "action" | "words">): EnhancedStatus {
+export function statusOf({
+  action,
+  words,
+  reported,
+}: Pick<ReportedRecipient, "action" | "words" | "reported">): EnhancedStatus {
+  if (reported !== null) return remoteStatus(action, reported);
   const reply = parseSmtpReply(words);
   const told = (least: number) => (reply && reply.code >= least && reply.code < least + 100 ? reply : undefined);
   // RFC 3463 §3.5: given up for age, whatever the last answer was.
   if (action === "failed") return told(500) ? (reply?.enhancedStatus ?? "5.0.0") : "4.4.7";
   if (action === "delayed") return told(400)?.enhancedStatus ?? (reply || words === "" ? "4.0.0" : "4.4.1");
   return told(200)?.enhancedStatus ?? "2.0.0";
+}
+
+/** As it was reported, unless it says another thing than the action (RFC 3464 §2.3.4). */
+function remoteStatus(action: DsnAction, { status }: RemoteReport): EnhancedStatus {
+  const fitting = { failed: ["5", "4"], delayed: ["4"], delivered: ["2"], relayed: ["2"], expanded: ["2"] }[action];
+  return status !== null && fitting.includes(status.charAt(0)) ? status : (`${fitting[0]}.0.0` as EnhancedStatus);
 }
 
 /** RFC 3461 §4.3: RET is about failures; other reports bring back the header. */

@@ -14,8 +14,10 @@ export interface ReportWords {
   readonly explanation: Readonly<Record<Notification, string>>;
   /** What became of one recipient. */
   readonly action: Readonly<Record<DsnAction, string>>;
-  /** Stands before the far side's words. */
+  /** Stands before the far side's reply. */
   readonly answer: string;
+  /** Stands before words that are no reply. */
+  readonly details: string;
   /** @param until in UTC */
   readonly retries: (until: string) => string;
   readonly returned: Readonly<Record<"headers" | "full", string>>;
@@ -42,6 +44,7 @@ export const REPORT_WORDS: Readonly<Record<ReportLanguage, ReportWords>> = {
       expanded: "delivered to a list, which sent it on to several recipients",
     },
     answer: "The answer was",
+    details: "Details",
     retries: (until) => `It is tried until ${until}.`,
     returned: { headers: "The header of your message is attached.", full: "Your message is attached." },
   },
@@ -66,6 +69,7 @@ export const REPORT_WORDS: Readonly<Record<ReportLanguage, ReportWords>> = {
       expanded: "entregado a una lista, que lo ha enviado a varios destinatarios",
     },
     answer: "La respuesta fue",
+    details: "Detalles",
     retries: (until) => `Se intenta hasta el ${until}.`,
     returned: { headers: "Se adjunta la cabecera de su mensaje.", full: "Se adjunta su mensaje." },
   },

@@ -1,4 +1,5 @@
 import type { DsnAction } from "../../../core/mail/bounce/dsn.ts";
+import type { RemoteReport } from "../../../core/mail/delivery-report.ts";
 import type { Notification, RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
 import type { MessageTracking } from "../../../core/mail/message-places.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
@@ -21,6 +22,8 @@ export interface NewReport {
   readonly dsn: RecipientDsn | null;
   /** The far side's, on one line. */
   readonly words: string;
+  /** Given where the words are of another mail system's report. */
+  readonly reported?: RemoteReport;
 }
 
 /** Notes what is to be told; of each delivery each kind once, whoever tells first. */
@@ -29,11 +32,11 @@ export async function addReports(transaction: Transaction, reports: readonly New
   await queryRows(
     transaction,
     `insert into delivery_reports as kept
-       (instance_id, message_id, delivery_id, kind, state, action, recipient, dsn, words)
+       (instance_id, message_id, delivery_id, kind, state, action, recipient, dsn, words, reported)
      select * from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
-       $8::jsonb[], $9::text[])
+       $8::jsonb[], $9::text[], $10::jsonb[])
      on conflict (delivery_id, kind, instance_id) do update
-       set state = excluded.state, action = excluded.action, words = excluded.words,
+       set state = excluded.state, action = excluded.action, words = excluded.words, reported = excluded.reported,
          created_at = excluded.created_at, due_at = excluded.due_at
        where kept.state = 'watching' and excluded.state = 'due'`,
     [
@@ -46,6 +49,7 @@ export async function addReports(transaction: Transaction, reports: readonly New
       reports.map(({ recipient }) => recipient),
       reports.map(({ dsn }) => dsn && JSON.stringify(dsn)),
       reports.map(({ words }) => words),
+      reports.map(({ reported }) => (reported === undefined ? null : JSON.stringify(reported))),
     ],
   );
 }
@@ -135,6 +139,8 @@ export interface DueRecipient {
   readonly recipient: string;
   readonly dsn: RecipientDsn | null;
   readonly words: string;
+  /** Null where the words are of a session of ours. */
+  readonly reported: RemoteReport | null;
   /** When it was learnt. */
   readonly at: Date;
 }
@@ -175,7 +181,7 @@ export async function takeDueGroup(
   if (group === undefined) return undefined;
   const recipients = await queryRows<DueRecipient>(
     transaction,
-    `select id, action, recipient, dsn, words, created_at as at from delivery_reports
+    `select id, action, recipient, dsn, words, reported, created_at as at from delivery_reports
      where instance_id = $1 and message_id = $2 and kind = $3 and state = 'due' and due_at <= now() order by id limit $4 for update skip locked`,
     [group.instanceId, group.messageId, group.kind, recipientsPerReport],
   );

@@ -1,7 +1,12 @@
 import { isAscii } from "node:buffer";
 import { describe, expect, test } from "vitest";
 import { validateAddress } from "../../../../services/core/mail/address.ts";
-import { composeReport, type ReportContent, statusOf } from "../../../../services/core/mail/delivery-report.ts";
+import {
+  composeReport,
+  type ReportContent,
+  type ReportedRecipient,
+  statusOf,
+} from "../../../../services/core/mail/delivery-report.ts";
 import { interpret } from "../../../../services/operations/mail/interpret.ts";
 
 const addressOf = (text: string) => {
@@ -15,6 +20,7 @@ const recipient = {
   recipient: "jane@example.net",
   dsn: null,
   words: "550 5.1.1 no such user",
+  reported: null,
   at,
 } as const;
 const content: ReportContent = {
@@ -42,7 +48,45 @@ test.each([
   ["relayed", "250 2.6.0 queued", "2.6.0"],
   ["delivered", "250 OK", "2.0.0"],
 ] as const)("%s by %j has the status %s", (action, words, status) => {
-  expect(statusOf({ action, words })).toBe(status);
+  expect(statusOf({ action, words, reported: null })).toBe(status);
+});
+
+describe("what another mail system reported", () => {
+  const told = (reported: ReportedRecipient["reported"], one: Partial<ReportedRecipient>) =>
+    composeReport({ ...content, recipients: [{ ...recipient, ...one, reported }] }).toString();
+
+  test("keeps the type of its Diagnostic-Code, and is no answer of ours", () => {
+    const text = told({ status: "5.2.1", diagnosticType: "X-Postfix" }, { words: "account disabled" });
+    expect(text).toContain("Status: 5.2.1\r\nDiagnostic-Code: X-Postfix; account disabled\r\n");
+    expect(text).toContain("    Details: account disabled\r\n");
+    expect(text).not.toContain("The answer was");
+  });
+
+  test("is told to people alone where it has none", () => {
+    const words = "mailbox is full: retry timeout exceeded";
+    const text = told({ status: null, diagnosticType: null }, { words });
+    expect(text).toContain(`    Details: ${words}\r\n`);
+    expect(text).toContain("Status: 5.0.0\r\n");
+    expect(text).not.toContain("Diagnostic-Code");
+  });
+
+  test("is an answer where it is one", () => {
+    const words = "550 5.1.1 no such user";
+    expect(told({ status: "5.1.1", diagnosticType: "smtp" }, { words })).toContain(
+      `Diagnostic-Code: smtp; ${words}\r\n`,
+    );
+    expect(told({ status: "5.1.1", diagnosticType: null }, { words })).toContain(`The answer was: ${words}\r\n`);
+  });
+
+  test.each([
+    ["failed", "4.4.7", "4.4.7"],
+    ["failed", "2.0.0", "5.0.0"],
+    ["delayed", "5.1.1", "4.0.0"],
+    ["delivered", "2.1.5", "2.1.5"],
+    ["relayed", "4.0.0", "2.0.0"],
+  ] as const)("%s with the status %s is told with %s", (action, status, told) => {
+    expect(statusOf({ action, words: "", reported: { status, diagnosticType: null } })).toBe(told);
+  });
 });
 
 test.each(["en", "es"] as const)(
