@@ -9,7 +9,7 @@ import { clientOf, endConnection } from "./client-socket.ts";
 import { type CommandContext, DSN_REFUSALS, judgeAuthAnswer, judgeCommand, verbOf } from "./command-syntax.ts";
 import { completeOffers, isWholeReply, withOneStatus } from "./library-replies.ts";
 import type { SmtpLimits } from "./limits.ts";
-import { MessageEnd } from "./message-end.ts";
+import { MessageDots } from "./message-dots.ts";
 import { type Awaited, SmtpPatience } from "./patience.ts";
 import type { TlsHandshakes } from "./tls-handshakes.ts";
 
@@ -36,8 +36,9 @@ export interface GateEvents {
 
 /**
  * Stands between a client and smtp-server. One command at a time passes, the next when the library has answered, so
- * that each reply is known by its command; a message passes up to its final dot. Lines, syntax, STARTTLS and the
- * patience with the client are judged here, and what the library says is completed.
+ * that each reply is known by its command; a message passes up to its final dot, without the dots that the library
+ * would leave in it. Lines, syntax, STARTTLS and the patience with the client are judged here, and what the library says
+ * is completed.
  */
 export class SmtpGate {
   readonly id = randomUUID();
@@ -55,7 +56,7 @@ export class SmtpGate {
   /** The command or message that the library has to answer; `refusal` is said in place of its answer. */
   #asked: { readonly verb: string; readonly refusal?: SmtpReply | undefined } | undefined;
   /** While a message comes. */
-  #message: MessageEnd | undefined;
+  #message: MessageDots | undefined;
   #messageOctets = 0;
   /** Of each connection anew, so that TLS has a client introduce itself again (RFC 3207 §4.2). */
   #context!: CommandContext;
@@ -191,17 +192,16 @@ export class SmtpGate {
     return false;
   }
 
-  #passMessage(message: MessageEnd): boolean {
+  #passMessage(message: MessageDots): boolean {
     if (this.#input.length === 0) return false;
-    const end = message.find(this.#input);
-    const octets = this.#input.subarray(0, end);
-    this.#input = this.#input.subarray(octets.length);
-    this.#messageOctets += octets.length;
-    if (end !== undefined) {
+    const { octets, taken, isEnd } = message.read(this.#input);
+    this.#input = this.#input.subarray(taken);
+    this.#messageOctets += taken;
+    if (isEnd) {
       this.#message = undefined;
       this.#asked = { verb: "DATA" };
     }
-    this.#pass(octets);
+    if (octets.length > 0) this.#pass(octets);
     return true;
   }
 
@@ -273,7 +273,7 @@ export class SmtpGate {
 
   #takeAnswer(verb: string, code: number, text: string): void {
     if (code === 354) {
-      this.#message = new MessageEnd();
+      this.#message = new MessageDots();
       this.#messageOctets = 0;
     }
     if (code === 250 && verb === "DATA") this.#patience.countMessage(performance.now());

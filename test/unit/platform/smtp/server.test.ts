@@ -303,7 +303,7 @@ describe("a client that closes its side behind what it says is answered", () => 
 
 describe("commands are told from messages", () => {
   const PLAIN = `AUTH PLAIN ${Buffer.from("\0user\0password").toString("base64")}`;
-  const MESSAGE = "Subject: x\r\n\r\n..\r\nMAIL FROM:<x@example.org>\r\n.\r\n";
+  const MESSAGE = "Subject: x\r\n\r\n..\r\n.abc\r\n.\tx\r\nMAIL FROM:<x@example.org>\r\n.\r\n";
 
   it.each(KINDS)("octet by octet and in one piece (%s)", async (kind) => {
     const messages: string[] = [];
@@ -329,7 +329,7 @@ describe("commands are told from messages", () => {
     const replies = ["250 2.1.0", "250 2.1.5", "354 End d", "250 2.6.0", "250 2.0.0"];
     const heard = (await client.closed).split("\r\n").slice(0, -1);
     expect(heard.map((line) => line.slice(0, 9).trim())).toEqual([...replies, ...replies, "221 2.0.0"]);
-    expect(messages).toEqual(Array(2).fill("Subject: x\r\n\r\n.\r\nMAIL FROM:<x@example.org>\r\n"));
+    expect(messages).toEqual(Array(2).fill("Subject: x\r\n\r\n.\r\nabc\r\n\tx\r\nMAIL FROM:<x@example.org>\r\n"));
   });
 
   it("STARTTLS has a client introduce itself and log in again, and ends its transaction", async () => {
