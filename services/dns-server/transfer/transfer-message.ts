@@ -34,14 +34,10 @@ export class TransferMessage {
   #node = 0;
   #nodeAt = 0;
 
-  /**
-   * @param options.limitOctets what a message may have, space for a signature taken off
-   * @param options.scratch where messages are made, of `MAX_MESSAGE_OCTETS`, for whoever makes many one after another
-   */
-  constructor(request: TransferRequest, options: { readonly limitOctets?: number; readonly scratch?: Buffer } = {}) {
-    const { limitOctets = MAX_MESSAGE_OCTETS, scratch = Buffer.allocUnsafe(MAX_MESSAGE_OCTETS) } = options;
+  /** @param limitOctets what a message may have, space for a signature taken off */
+  constructor(request: TransferRequest, limitOctets = MAX_MESSAGE_OCTETS) {
     this.#request = request;
-    this.#octets = scratch;
+    this.#octets = Buffer.allocUnsafe(MAX_MESSAGE_OCTETS);
     this.#apex = Buffer.from(request.name.key, "latin1");
     this.#limit = limitOctets - (request.edns ? OPT_OCTETS : 0);
     this.#begin();
