@@ -7,7 +7,7 @@ import { EMBEDDED_NAMES, NODE, RECORD_FIXED_OCTETS, ZONE, zoneWord } from "../zo
 import type { MemorySegment } from "../zone-database/memory.ts";
 import type { TransferRequest } from "./transfer-request.ts";
 
-export const MAX_MESSAGE_OCTETS = 65_535;
+const MAX_MESSAGE_OCTETS = 65_535;
 const MAX_POINTER = 0x3fff;
 const POINTER = 0xc000;
 const QR_AA = 0x84;

@@ -22,7 +22,7 @@ const MOST = 32;
 /** of those that failed or were slow the last time: a server that hangs takes its whole time-out, */
 const MOST_TROUBLED = 16;
 /** and of one instance. */
-export const MOST_OF_INSTANCE = 4;
+const MOST_OF_INSTANCE = 4;
 /** An answer that took longer is a slow one. */
 const SLOW_MS = 2_000;
 /** Slow webhooks that are remembered. */

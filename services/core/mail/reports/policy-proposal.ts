@@ -24,7 +24,7 @@ export type PolicyProposal =
   /** Nothing was reported yet. */
   | { readonly kind: "unknown" };
 
-export const PROPOSAL_RULE = {
+const PROPOSAL_RULE = {
   /** So many days with reports, */
   days: 21,
   /** and messages, */
