@@ -1,5 +1,5 @@
 import { type Config, VARIABLES } from "../platform/config/config.ts";
-import { isLoopback } from "../platform/http/limits.ts";
+import { isLoopback } from "../platform/lookups/address-blocks.ts";
 import type { SeenNode } from "../store/dns/nodes.ts";
 import type { LeftOutZoneStatus } from "../store/dns/zones-left-out.ts";
 import type { DeploymentStatus } from "../store/status.ts";

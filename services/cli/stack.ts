@@ -10,6 +10,7 @@ import { findKeys } from "../platform/config/secret.ts";
 import { giveBackMemorySoon } from "../platform/give-back-memory.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import type { Logger } from "../platform/observability/logger.ts";
+import { makeObserve } from "../platform/observability/observe.ts";
 import { type Db, isDatabaseAway, isForbidden, openDb } from "../platform/postgres/db.ts";
 import { openEmbeddedPostgres } from "../platform/postgres/embedded-postgres.ts";
 import { isBehind, migrate } from "../platform/postgres/migrations.ts";
@@ -113,7 +114,8 @@ export class Stack {
     const node = isWhole ? config.node : nameNode(config, this.#services);
     const reports = startNodeReports(node, { db, supervisor, logger: this.#logger });
     this.#lifecycle.onStop("reports of this node", () => reports.stop());
-    const monitoring = await listenForMonitoring(config.listen.metrics, { supervisor, db }).catch((error) => {
+    const observe = makeObserve(this.#logger);
+    const monitoring = await listenForMonitoring(config.listen.metrics, { supervisor, db, observe }).catch((error) => {
       const unopened = explainUnopened(error, config.listen);
       throw unopened === undefined ? error : new CommandRefused(unopened);
     });

@@ -24,7 +24,8 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe,
     openLook: await makePublicLook({ config }),
   };
   const pages = await WebFiles.load(join(packageFolder, "dist/console-web"));
-  const listener = await listenHttp(makeConsoleApp(context, pages), config.listen.console, UPLOAD_TIMEOUTS);
+  const app = makeConsoleApp(context, pages);
+  const listener = await listenHttp(app, config.listen.console, { observe, timeouts: UPLOAD_TIMEOUTS });
   const maintenance = startMaintenance(context);
   const upkeep = config.domainCheck === "off" ? undefined : startDomainUpkeep(context, context.openLook);
   const { acmeDirectory } = config;

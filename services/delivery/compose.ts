@@ -39,7 +39,7 @@ import { saveTrackedLinks } from "../store/mail/tracking/tracking.ts";
 import type { Sender, Signers } from "./signers.ts";
 
 /** Carries the token of the return path, so that a complaint can name the delivery when it leaves that out. */
-export const DELIVERY_TOKEN_FIELD = "X-Delivery-Token";
+const DELIVERY_TOKEN_FIELD = "X-Delivery-Token";
 
 /** A copy is rendered, joined with its signature, and lies in the socket's buffer, encoded. */
 const COMPOSING_FACTOR = 4;

@@ -48,7 +48,7 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe 
   writer.start();
   links.start();
   webhooks.start();
-  const listener = await listenHttp(app, config.listen.tracking);
+  const listener = await listenHttp(app, config.listen.tracking, { observe });
   const hosts = new HostCertificates(db, keyRing, observe);
   const find = (name: string) => hosts.find(name);
   const secure = await listenHttps(app, config.listen.trackingTls, { config, observe, find });

@@ -15,7 +15,7 @@ import { findSenderKeys } from "../../store/mail/instances/dkim-keys.ts";
 import type { StoredMailbox, StoredTemplate } from "../../store/mail/sends/messages.ts";
 
 /** Whom a message that is only judged would go to. */
-export const JUDGED_RECIPIENT = "judge@example.net";
+const JUDGED_RECIPIENT = "judge@example.net";
 
 /**
  * A message as a campaign would send it, signed by its sender domain's key; without the links that count clicks, which

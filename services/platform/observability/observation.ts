@@ -45,6 +45,8 @@ export interface ObservationDetails {
   // HTTP services
   "http-request": Request & { readonly status: number; readonly ms: number };
   "http-response-failed": Failure;
+  /** Connections cannot be accepted at present. */
+  "http-listener-failed": Failure & { readonly listener: string };
   "request-failed": Request & Failure;
   "database-away": Request & Failure;
   "large-requests-failed": Failure;

@@ -126,7 +126,7 @@ async function insertMessages(transaction: Transaction, messages: readonly NewMe
 }
 
 /** What a message is listed as, and found by. */
-export function descriptionOf(content: MessageContent): MessageDescription {
+function descriptionOf(content: MessageContent): MessageDescription {
   if (content.kind === "finished") return describeMessage(content.octets);
   const { subject, from } = content.template;
   return { subject: cut(subject), sender: addressKeyOf(from.address) ?? null, messageId: null };
