@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { type Sentence, sentence } from "../core/sentences.ts";
@@ -67,6 +68,7 @@ export class CampaignRunner {
   readonly #beginning = new FairTurns({ atOnce: 1, perClient: 1 });
 
   constructor(options: CampaignRunnerOptions) {
+    setMaxListeners(0, this.#stop.signal);
     this.#options = options;
   }
 
@@ -147,6 +149,8 @@ export class CampaignRunner {
     const { db, observe } = this.#options;
     const { campaignNumid, instanceId } = due;
     const start = await this.#prepare(due);
+    // Its claim ends within a minute: then somebody begins anew.
+    if (!start.ok && this.#stop.signal.aborted) return;
     const begun = start.ok
       ? await this.#beginning.run(String(instanceId), () => beginCampaign(db, due, start.value))
       : start;
@@ -161,11 +165,12 @@ export class CampaignRunner {
 
   async #prepare(due: DueCampaign): Promise<Result<CampaignStart, Sentence>> {
     const { db, clock, fetch } = this.#options;
+    const { signal } = this.#stop;
     const sender = await permittedSender(db, due.instanceId, due.sender);
     if (!sender.ok) return sender;
     const audience = await this.#readAudience(due);
     if (!audience.ok) return audience;
-    const text = await readCampaignText(due, fetch);
+    const text = await readCampaignText(due, { ...fetch, signal });
     if (!text.ok) return text;
     const template = await keepGlobals(db, due.instanceId, campaignTemplate(due, due, text.value));
     if (!template.ok) return template;
