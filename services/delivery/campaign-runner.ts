@@ -14,6 +14,7 @@ import { readCampaignText } from "../platform/lookups/campaign-text.ts";
 import type { FetchSurroundings } from "../platform/lookups/pinned-agent.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import { RepeatedWork } from "../platform/repeated-work.ts";
 import { isSpread } from "../store/mail/by-instance.ts";
 import {
   type CampaignUnderWay,
@@ -59,7 +60,7 @@ type Found = "more" | "some" | "nothing";
 export class CampaignRunner {
   readonly #options: CampaignRunnerOptions;
   readonly #stop = new AbortController();
-  #running: Promise<unknown> | undefined;
+  #loops: readonly RepeatedWork[] = [];
   /** Starts under way, by instance. */
   readonly #starts = new Map<number, Promise<void>>();
   /** The instance of the last start. */
@@ -74,12 +75,12 @@ export class CampaignRunner {
 
   /** What a start fetches comes from strangers in their own time: nothing else waits for it. */
   start(): void {
-    this.#running = Promise.all([this.#repeat(() => this.#startDue()), this.#repeat(() => this.#look())]);
+    this.#loops = [this.#repeat(() => this.#startDue()), this.#repeat(() => this.#look())];
   }
 
   async stop(): Promise<void> {
     this.#stop.abort();
-    await this.#running;
+    await Promise.all(this.#loops.map((loop) => loop.stop()));
     await Promise.all(this.#starts.values());
   }
 
@@ -88,17 +89,14 @@ export class CampaignRunner {
   }
 
   /** @param work what it found: more to do at once, something under way, or nothing */
-  async #repeat(work: () => Promise<Found>): Promise<void> {
-    const { signal } = this.#stop;
-    while (!signal.aborted) {
-      const restMs = await work()
-        .then((found) => this.#restMs(found))
-        .catch((error: unknown) => {
-          this.#failed(error);
-          return AFTER_FAILURE_MS;
-        });
-      await sleep(restMs, undefined, { signal }).catch(() => {});
-    }
+  #repeat(work: () => Promise<Found>): RepeatedWork {
+    return new RepeatedWork({
+      take: async () => this.#restMs(await work()),
+      failed: (error) => {
+        this.#failed(error);
+        return AFTER_FAILURE_MS;
+      },
+    });
   }
 
   /** With 0 the lanes of this process have their turn. */

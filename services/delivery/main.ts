@@ -72,7 +72,7 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
   const { hostname, giveUpHours } = config;
   const tlsReporter = tlsReports && startTlsReporter(tlsReports);
   const reporter = startReporter({ db, clock, observe, hostname, giveUpHours, policy: policy.reports });
-  const housekeeping = startHousekeeping(db, observe);
+  const housekeeping = startHousekeeping(context);
   const guard = startGuardWatch({ ...context, policy: guardPolicy, notices: config.notices, judges: config.guard });
   lifecycle.onStopTogether({
     worker: () => worker.stop(),
