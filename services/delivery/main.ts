@@ -1,12 +1,10 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { bounceRules } from "../core/mail/bounce/rules.ts";
 import { readPaceReplies } from "../core/mail/pace/replies.ts";
 import { readRetrySchedule } from "../core/mail/retry.ts";
-import type { Result } from "../core/result.ts";
 import { AttemptLog } from "../operations/mail/attempt-log.ts";
 import { ContentScanner } from "../operations/mail/content-scan.ts";
 import type { Config } from "../platform/config/config.ts";
+import { readConfigFile } from "../platform/config/config-file.ts";
 import { domainGroups } from "../platform/config/domain-groups.ts";
 import { guardPolicy } from "../platform/config/guard-policy.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
@@ -15,7 +13,6 @@ import { postTo } from "../platform/lookups/post.ts";
 import { makeResolver, type Resolver } from "../platform/lookups/resolver.ts";
 import { makeSecureLookup } from "../platform/lookups/secure-lookup.ts";
 import { makeSureTxtLookup, makeTxtLookup } from "../platform/lookups/txt-lookup.ts";
-import { packageFolder } from "../platform/package-folder.ts";
 import type { ServiceContext, StartService } from "../platform/service.ts";
 import { CampaignRunner } from "./campaign-runner.ts";
 import { startGuardWatch } from "./guard-watch.ts";
@@ -180,10 +177,4 @@ function makePaceKeeper(
 /** Without a resolver of our own nobody validates: the system's may be anybody's. */
 async function findDaneBy({ resolver, dane }: Config): Promise<FindDane | undefined> {
   return dane === "off" || resolver === null ? undefined : makeFindDane(await makeSecureLookup(resolver));
-}
-
-function readConfigFile<T>(name: string, read: (data: unknown) => Result<T, string>): T {
-  const content = read(JSON.parse(readFileSync(join(packageFolder, "config", name), "utf8")));
-  if (!content.ok) throw new Error(`config/${name}: ${content.error}`);
-  return content.value;
 }
