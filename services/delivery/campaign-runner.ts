@@ -185,8 +185,9 @@ export class CampaignRunner {
   /** @returns why a person has to look at it; undefined where nothing speaks against it */
   async #judgeContent(template: StoredTemplate, user: string): Promise<Sentence | undefined> {
     const { address } = template.from;
+    const now = new Date(this.#options.clock.nowMs());
     const verdict = await this.#options.content.judge(() => ({
-      octets: composeForScan({ kind: "template", template, attachments: [] }, address),
+      octets: composeForScan({ kind: "template", template, attachments: [] }, address, now),
       ...{ mailFrom: address, recipients: [address], user, clientAddress: "" },
     }));
     if (verdict === undefined || verdict.action === "accept" || verdict.action === "mark") return undefined;

@@ -437,7 +437,7 @@ const endHeld = (eeid: string, how: HeldContentEnd) =>
   endHeldContent(database.db, eeid, how, {
     instance: { id: instanceId, name: "test" },
     reason: sentence("guard-by-hand", { reason: "looked at" }),
-    ...{ by: "ana", address: "", audited: false },
+    ...{ by: "ana", address: "", audited: false, now: new Date() },
   });
 
 /** Of a batch's partitions, each once. */

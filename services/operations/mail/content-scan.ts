@@ -32,12 +32,12 @@ export class ContentScanner {
    * What a send by API or of the console holds, as its first recipient would get it: to thousands it is looked at once.
    * @returns the send with what was found; refused while nobody can look at it, and it is not to be sent unseen
    */
-  async judgeSend(send: Send, clientAddress: string): Promise<Result<Send, Refusal>> {
+  async judgeSend(send: Send, clientAddress: string, now: Date): Promise<Result<Send, Refusal>> {
     const [first] = send.recipients;
     const { content } = send;
     if (first === undefined || content.kind !== "template") return ok(send);
     const verdict = await this.judge(() => ({
-      octets: composeForScan(content, first.address.asGiven),
+      octets: composeForScan(content, first.address.asGiven, now),
       mailFrom: content.template.from.address,
       recipients: send.recipients.map(({ address }) => address.asGiven),
       user: send.creator,
@@ -63,7 +63,11 @@ export class ContentScanner {
 }
 
 /** A template as one recipient would get it, unsigned, without that recipient's own values: to thousands it is looked at once. */
-export function composeForScan(content: MessageContent & { readonly kind: "template" }, recipient: string): Buffer {
+export function composeForScan(
+  content: MessageContent & { readonly kind: "template" },
+  recipient: string,
+  now: Date,
+): Buffer {
   const { template, attachments } = content;
   const from = toMailbox(template.from);
   const compiled = compileTemplate({
@@ -77,7 +81,7 @@ export function composeForScan(content: MessageContent & { readonly kind: "templ
   return renderMessage(compiled.value, {
     to: [toMailbox({ name: "", address: recipient })],
     messageId: `<scan@${recipient.slice(recipient.lastIndexOf("@") + 1)}>`,
-    date: new Date(),
+    date: now,
     values: { system, customFields: new Map(), builtIns: new Map(), globals: new Map() },
   });
 }
