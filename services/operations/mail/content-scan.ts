@@ -1,13 +1,11 @@
-import { validateAddress } from "../../core/mail/address.ts";
 import { type ContentPolicy, type ContentVerdict, judgeContent } from "../../core/mail/guard/content.ts";
-import type { Mailbox } from "../../core/mail/headers.ts";
 import { UNSUBSCRIBE_TAG } from "../../core/mail/personalise.ts";
 import { compileTemplate, renderMessage } from "../../core/mail/template.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type ScannedMessage, scanByRspamd } from "../../platform/lookups/rspamd.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
-import type { MessageContent, StoredMailbox } from "../../store/mail/sends/messages.ts";
+import { type MessageContent, toMailbox } from "../../store/mail/sends/messages.ts";
 import type { Send } from "./accept-sends.ts";
 
 /** How messages are looked at before they are accepted. */
@@ -84,10 +82,4 @@ export function composeForScan(
     date: now,
     values: { system, customFields: new Map(), builtIns: new Map(), globals: new Map() },
   });
-}
-
-function toMailbox({ name, address }: StoredMailbox): Mailbox {
-  const valid = validateAddress(address, { allowSmtputf8: true });
-  if (!valid.ok) throw new Error("what was checked is no address");
-  return { name, address: valid.value };
 }
