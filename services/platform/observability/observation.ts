@@ -101,7 +101,6 @@ export interface ObservationDetails {
   /** What became of a report about TLS to a domain, by mail or HTTPS. */
   "tls-report": { readonly destination: string; readonly by: string; readonly outcome: string; readonly reply: string };
   "sts-policy-not-read": { readonly domain: string; readonly reason: string };
-  "housekeeping-failed": Failure;
   "campaigns-not-run": Failure;
   "campaign-not-started": { readonly campaign: number; readonly reason: string };
   "campaign-started": { readonly campaign: number };
