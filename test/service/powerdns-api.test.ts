@@ -289,7 +289,7 @@ describe("PowerDNS's API", () => {
   test.each<[object, string]>([
     [{ kind: "Slave" }, "kind Slave is not supported"],
     [{ masters: ["192.0.2.1"] }, "masters has no meaning here"],
-    [{ soa_edit_api: "INCREASE" }, "soa_edit_api has no meaning here"],
+    [{ soa_edit_api: "EPOCH" }, "soa_edit_api has no meaning here"],
     [{ nsec3param: "1 0 100 ab" }, "nsec3param has no meaning here"],
     [{ nameservers: ["ns1.example.net"] }, "Nameserver is not canonical"],
     [{ nameservers: [] }, "Nameservers are missing"],
