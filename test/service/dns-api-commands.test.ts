@@ -176,6 +176,23 @@ describe("palomar acl add", () => {
   });
 });
 
+test("palomar acl show prints one stanza for several policy zones, each once", async () => {
+  await palomar("acl", "add", "one", "resolver", "--block", "192.0.2.1");
+  for (const feed of ["b.feed.example", "a.feed.example"]) await palomar("rpz", "feed", "add", feed);
+  const show = ["show", "one", "resolver", "--for", "bind", "--primary", "192.0.2.53:53"];
+  const given = ["b.feed.example", "A.feed.example", "b.feed.example."].flatMap((feed) => ["--rpz", feed]);
+  const { stanza } = (await palomar("acl", ...show, ...given)).json;
+  expect(stanza).toMatch(/response-policy \{ zone "b\.feed\.example" .* zone "a\.feed\.example" /);
+  expect(stanza.match(/^[a-z].* \{/gm)).toEqual([
+    'primaries "palomar-resolver" {',
+    'zone "b.feed.example" {',
+    'zone "a.feed.example" {',
+  ]);
+  expect((await palomar("acl", ...show, ...given, "--rpz", "none.example")).refused).toBe(
+    "feed none.example does not exist",
+  );
+});
+
 test("palomar resolver-block add", async () => {
   const added = await palomar("resolver-block", "add", "one", "192.0.2.0/24", "--description", "office");
   expect(added.json).toEqual({ block: "192.0.2.0/24", description: "office" });
