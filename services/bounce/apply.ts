@@ -25,7 +25,7 @@ const TOKEN_FIELDS = ["x-delivery-token", "return-path"];
  * Decides what a finding means for one recipient. A delay, a success or an automatic reply means nothing.
  * @param recipient the address that the delivery went to
  */
-export function consequenceOf(finding: Finding, recipient: string): Consequence {
+function consequenceOf(finding: Finding, recipient: string): Consequence {
   if (finding.kind === "arf") {
     const type = finding.feedbackType ?? "abuse";
     if (type === "opt-out") return { kind: "unsubscribe" };

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { LookupFunction } from "node:net";
 import addressparser from "nodemailer/lib/addressparser";
+import { withTime } from "../platform/deadline.ts";
 import { readMimeMessage } from "../platform/read-mime.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ServiceContext } from "../platform/service.ts";
@@ -68,11 +69,12 @@ export class MailboxPoller {
   async #poll(mailbox: LeasedMailbox, stopping: AbortSignal): Promise<void> {
     const { db, observe } = this.#context;
     const { name } = mailbox;
-    const signal = AbortSignal.any([stopping, AbortSignal.timeout(POLL_DEADLINE_MS)]);
     try {
-      const session = { lookup: this.#lookup, signal };
       const limits = { messages: MESSAGES_PER_POLL, octets: this.#admission.sizeFor(["report"]).keptOctets };
-      const taken = await takeMessages(mailbox, { ...session, ...limits }, (message) => this.#store(mailbox, message));
+      const taken = await withTime({ limitMs: POLL_DEADLINE_MS, stop: stopping }, (signal) => {
+        const session = { lookup: this.#lookup, signal, ...limits };
+        return takeMessages(mailbox, session, (message) => this.#store(mailbox, message));
+      });
       observe({ kind: "mailbox-polled", mailbox: name, taken });
       const nextInSeconds = taken < MESSAGES_PER_POLL ? EVERY_SECONDS : 0;
       await settleMailbox(db, name, this.#owner, { problem: null, nextInSeconds });

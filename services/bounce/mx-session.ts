@@ -3,7 +3,7 @@ import type { KeyRing } from "../core/key-ring.ts";
 import type { SmtpReply } from "../core/mail/smtp-reply.ts";
 import { readBounceToken, readReportLocalPart } from "../core/mail/tokens.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import { isLoopback } from "../platform/http/limits.ts";
+import { isLoopback } from "../platform/lookups/address-blocks.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import type { SmtpHandlers, SmtpSession } from "../platform/smtp/handlers.ts";
 import type { MessageSize } from "../platform/smtp/message-collector.ts";

@@ -1,8 +1,6 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { z } from "zod";
-import { ok, type Result, refuse } from "../core/result.ts";
-import { packageFolder } from "../platform/package-folder.ts";
+import type { Result } from "../core/result.ts";
+import { bySchema, readConfigFile } from "../platform/config/config-file.ts";
 
 const atLeastOne = z.int().min(1);
 const room = z.strictObject({ messages: atLeastOne, octets: atLeastOne });
@@ -46,13 +44,10 @@ export type InboundPolicy = z.output<typeof inboundPolicy>;
 
 /** Checks the content of the file. @returns refused with a sentence */
 export function readInboundPolicy(data: unknown): Result<InboundPolicy, string> {
-  const parsed = inboundPolicy.safeParse(data);
-  return parsed.success ? ok(parsed.data) : refuse(z.prettifyError(parsed.error));
+  return bySchema(inboundPolicy)(data);
 }
 
 /** @throws when config/inbound.json is not as it should be */
 export function loadInboundPolicy(): InboundPolicy {
-  const read = readInboundPolicy(JSON.parse(readFileSync(join(packageFolder, "config", "inbound.json"), "utf8")));
-  if (!read.ok) throw new Error(`config/inbound.json: ${read.error}`);
-  return read.value;
+  return readConfigFile("inbound.json", readInboundPolicy);
 }

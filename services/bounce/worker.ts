@@ -58,8 +58,8 @@ export class BounceWorker {
   readonly #policy: InboundPolicy;
   readonly #nextSample: () => Promise<UnexplainedSample | undefined>;
   readonly #isSignedBy: IsSignedBy;
-  #purgedAt = 0;
-  #trimmedAt = 0;
+  #purgedAtMs = Number.NEGATIVE_INFINITY;
+  #trimmedAtMs = Number.NEGATIVE_INFINITY;
   #keptSince = { messages: 0, octets: 0 };
 
   constructor(context: ServiceContext, policy: InboundPolicy = loadInboundPolicy()) {
@@ -92,8 +92,8 @@ export class BounceWorker {
   }
 
   async #purgeNowAndThen(): Promise<void> {
-    if (Date.now() - this.#purgedAt <= PURGE_MS) return;
-    this.#purgedAt = Date.now();
+    if (performance.now() - this.#purgedAtMs <= PURGE_MS) return;
+    this.#purgedAtMs = performance.now();
     while ((await purgeInboundMessages(this.#context.db, KEPT_DAYS)) > 0);
     while ((await purgeReports(this.#context.db, REPORTS_KEPT)) > 0);
   }
@@ -101,9 +101,10 @@ export class BounceWorker {
   async #trimNowAndThen(): Promise<void> {
     const { messages, octets } = this.#keptSince;
     // The first time it is not known what others have left.
-    const isLate = Date.now() - this.#trimmedAt > TRIM_MS && (messages > 0 || this.#trimmedAt === 0);
+    const isFirst = this.#trimmedAtMs === Number.NEGATIVE_INFINITY;
+    const isLate = performance.now() - this.#trimmedAtMs > TRIM_MS && (messages > 0 || isFirst);
     if (!isLate && messages < TRIM_MESSAGES && octets < TRIM_OCTETS) return;
-    this.#trimmedAt = Date.now();
+    this.#trimmedAtMs = performance.now();
     this.#keptSince = { messages: 0, octets: 0 };
     for (const recipientClass of RECIPIENT_CLASSES) {
       const { kept } = this.#policy[recipientClass];

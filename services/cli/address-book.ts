@@ -1,6 +1,6 @@
+import { CannotListen, formatBound } from "../platform/bind.ts";
 import type { Config } from "../platform/config/config.ts";
 import type { HostPort } from "../platform/config/config-values.ts";
-import { CannotListen, formatBound } from "../platform/http/listen.ts";
 import type { Addresses, AddressName } from "../platform/service.ts";
 
 /** Which setting each listener follows, which variable sets it, and whether it is spoken to by HTTP. */

@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import type { Config } from "../platform/config/config.ts";
+import { splitHostPort } from "../platform/config/config-values.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import type { Addresses } from "../platform/service.ts";
 import { type Credentials, credentialsPath } from "./demo.ts";
@@ -97,7 +98,6 @@ async function unusedZone(db: Db): Promise<string> {
 
 /** Host and port of the first of a listener's addresses. */
 function splitAddress(addresses: string): [string, string] {
-  const address = addresses.split(",")[0]!;
-  const colon = address.lastIndexOf(":");
-  return [address.slice(0, colon).replace(/^\[|\]$/g, ""), address.slice(colon + 1)];
+  const { host, port } = splitHostPort(addresses.split(",")[0]!);
+  return [host, `${port}`];
 }

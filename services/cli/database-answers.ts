@@ -1,9 +1,9 @@
-import { setTimeout as sleep } from "node:timers/promises";
+import { inTime } from "../platform/deadline.ts";
 import { type Db, queryRows } from "../platform/postgres/db.ts";
 import { DATABASE_READ_ONLY, DATABASE_SILENT } from "./explain-error.ts";
 
 /** How long whoever asks about the database is kept waiting: a pool may wait longer for a connection that does not come. */
-const PATIENCE_MS = 2_000;
+export const PATIENCE_MS = 2_000;
 
 /** What is wrong with the database, said in time; undefined: it answers, and takes changes. */
 export function findDatabaseProblem(db: Db): Promise<string | undefined> {
@@ -11,10 +11,5 @@ export function findDatabaseProblem(db: Db): Promise<string | undefined> {
     ([row]) => (row!.limit === "on" ? DATABASE_READ_ONLY : undefined),
     () => DATABASE_SILENT,
   );
-  return inTime(asked, DATABASE_SILENT);
-}
-
-/** What was asked of the database, or something else where it takes too long. */
-export function inTime<T>(asked: Promise<T>, otherwise: T): Promise<T> {
-  return Promise.race([asked, sleep(PATIENCE_MS, otherwise, { ref: false })]);
+  return inTime(asked, PATIENCE_MS, () => DATABASE_SILENT);
 }

@@ -1,4 +1,5 @@
 import { Counter, Gauge } from "prom-client";
+import { inTime } from "../platform/deadline.ts";
 import { registry } from "../platform/observability/metrics.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { mayRead } from "../store/database-roles.ts";
@@ -9,7 +10,7 @@ import {
   readSigningStatus,
   readZoneStatus,
 } from "../store/status.ts";
-import { findDatabaseProblem, inTime } from "./database-answers.ts";
+import { findDatabaseProblem, PATIENCE_MS } from "./database-answers.ts";
 import { DATABASE_SILENT } from "./explain-error.ts";
 import type { Supervisor } from "./supervisor.ts";
 
@@ -207,6 +208,6 @@ function remember<T>(ask: () => Promise<T>, may = async () => true): () => Promi
       const answer = may().then((allowed) => (allowed ? ask() : undefined));
       last = { atMs: performance.now(), answer: answer.catch(() => undefined) };
     }
-    return inTime(last.answer, undefined);
+    return inTime(last.answer, PATIENCE_MS, () => undefined);
   };
 }

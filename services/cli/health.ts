@@ -8,6 +8,7 @@ import {
   labelsOf,
   type MetricFamilies,
 } from "../platform/observability/metrics.ts";
+import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { WITHOUT_DATABASE } from "../platform/service.ts";
 import { findDatabaseProblem } from "./database-answers.ts";
@@ -17,6 +18,7 @@ import type { Supervisor } from "./supervisor.ts";
 export interface Watched {
   readonly supervisor: Supervisor;
   readonly db: Db;
+  readonly observe: Observe;
 }
 
 /** What is served of the zones that ought to be, where a name server runs. */
@@ -51,7 +53,7 @@ export function listenForMonitoring(
       ctx.body = await aggregateMetrics([...services, await collectMetrics()]);
     }
   });
-  return listenHttp(app, addresses);
+  return listenHttp(app, addresses, { observe: watched.observe });
 }
 
 async function readReadiness({ supervisor, db }: Watched) {

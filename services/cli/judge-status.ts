@@ -1,22 +1,32 @@
+import { z } from "zod";
 import { type Config, VARIABLES } from "../platform/config/config.ts";
-import { isLoopback } from "../platform/http/limits.ts";
+import { bySchema, readConfigFile } from "../platform/config/config-file.ts";
+import { isLoopback } from "../platform/lookups/address-blocks.ts";
 import type { SeenNode } from "../store/dns/nodes.ts";
 import type { LeftOutZoneStatus } from "../store/dns/zones-left-out.ts";
 import type { DeploymentStatus } from "../store/status.ts";
 import type { MachineStatus } from "./machine-status.ts";
 
-/** Beyond what an operator should look at it (config/status.json). */
-export interface StatusLimits {
-  readonly nodeSilentSeconds: number;
-  readonly nodeLagMs: number;
-  readonly queueReadySeconds: number;
-  readonly paceWaitSeconds: number;
-  readonly inboundWaiting: number;
-  readonly quarantined: number;
-  readonly signingOverdueSeconds: number;
-  readonly replicationLagSeconds: number;
-  readonly certificateDays: number;
-  readonly diskFreePercent: number;
+const amount = z.number().min(0);
+const limitsFile = z.strictObject({
+  nodeSilentSeconds: amount,
+  nodeLagMs: amount,
+  queueReadySeconds: amount,
+  paceWaitSeconds: amount,
+  inboundWaiting: amount,
+  quarantined: amount,
+  signingOverdueSeconds: amount,
+  replicationLagSeconds: amount,
+  certificateDays: amount,
+  diskFreePercent: amount,
+});
+
+/** Beyond what an operator should look at it: the content of config/status.json. */
+export type StatusLimits = z.output<typeof limitsFile>;
+
+/** @throws when config/status.json is not as it should be */
+export function loadLimits(): StatusLimits {
+  return readConfigFile("status.json", bySchema(limitsFile));
 }
 
 /** All that the database knows of a deployment. */

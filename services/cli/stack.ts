@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { access, constants, mkdir, stat } from "node:fs/promises";
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { purposesOf } from "../core/key-purposes.ts";
 import type { KeyRing } from "../core/key-ring.ts";
 import { judgeCertificate } from "../platform/certificate.ts";
@@ -10,6 +11,7 @@ import { findKeys } from "../platform/config/secret.ts";
 import { giveBackMemorySoon } from "../platform/give-back-memory.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import type { Logger } from "../platform/observability/logger.ts";
+import { makeObserve } from "../platform/observability/observe.ts";
 import { type Db, isDatabaseAway, isForbidden, openDb } from "../platform/postgres/db.ts";
 import { openEmbeddedPostgres } from "../platform/postgres/embedded-postgres.ts";
 import { isBehind, migrate } from "../platform/postgres/migrations.ts";
@@ -28,6 +30,9 @@ import { listenForMonitoring } from "./health.ts";
 import { startNodeReports } from "./node-reports.ts";
 import { policyName, requireRights } from "./service-rights.ts";
 import { type Foundation, Supervisor } from "./supervisor.ts";
+
+/** So long a stack that can do without the database waits for its first word. */
+const DATABASE_PATIENCE_MS = 1_500;
 
 /** What the services stand on, and what the supervisor needs of it itself. */
 interface StackFoundation extends Foundation {
@@ -113,7 +118,8 @@ export class Stack {
     const node = isWhole ? config.node : nameNode(config, this.#services);
     const reports = startNodeReports(node, { db, supervisor, logger: this.#logger });
     this.#lifecycle.onStop("reports of this node", () => reports.stop());
-    const monitoring = await listenForMonitoring(config.listen.metrics, { supervisor, db }).catch((error) => {
+    const observe = makeObserve(this.#logger);
+    const monitoring = await listenForMonitoring(config.listen.metrics, { supervisor, db, observe }).catch((error) => {
       const unopened = explainUnopened(error, config.listen);
       throw unopened === undefined ? error : new CommandRefused(unopened);
     });
@@ -150,7 +156,10 @@ export class Stack {
   async #prepareDatabase(db: Db): Promise<KeyRing> {
     const keyRing = findKeys(this.#config);
     const { databaseUrl, listenDatabaseUrl } = this.#config;
+    // Name servers are to answer whatever else is down: from their snapshot, until the database is there.
+    const canWait = this.#services.every((name) => WITHOUT_DATABASE.includes(name));
     try {
+      if (canWait) await requireAnswer(db);
       if (databaseUrl !== null) await requireSessions(databaseUrl, listenDatabaseUrl);
       if (listenDatabaseUrl !== null) await requireReadCommitted(db);
       await bringUpToDate(db);
@@ -158,13 +167,22 @@ export class Stack {
       if (databaseUrl !== null) for (const service of this.#services) await requireRights(db, service);
       return await completeKeyRing(db, keyRing);
     } catch (error) {
-      // Name servers are to answer whatever else is down: from their snapshot, until the database is there.
-      const canWait = this.#services.every((name) => WITHOUT_DATABASE.includes(name));
       if (!canWait || !isDatabaseAway(error)) throw error;
       this.#logger.warn({ err: error }, "the database is away");
       return keyRing;
     }
   }
+}
+
+/**
+ * Tells a database that hangs from one that has much to do.
+ * @throws as for one that is away, where nothing comes in time
+ */
+async function requireAnswer(db: Db): Promise<void> {
+  const silence = sleep(DATABASE_PATIENCE_MS, undefined, { ref: false }).then(() => {
+    throw Object.assign(new Error("the database does not answer"), { code: "ETIMEDOUT" });
+  });
+  await Promise.race([db.raw("select 1"), silence]);
 }
 
 /** @throws CommandRefused when something is to be done and the role may not do it */

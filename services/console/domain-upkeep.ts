@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { Counter } from "prom-client";
 import { checkDomain, findDomain } from "../operations/mail/domain-check.ts";
+import { fewAtOnce } from "../platform/few-at-once.ts";
 import type { OpenPublicLook } from "../platform/lookups/authoritative-lookup.ts";
 import { registry } from "../platform/observability/metrics.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
@@ -46,7 +47,7 @@ export function startDomainUpkeep(
       const now = new Date(clock.nowMs());
       const lease = { now, seconds: LEASE_SECONDS, limit: DOMAINS_AT_A_TIME };
       const due = await leaseDueDomains(db, workerId, lease);
-      await Promise.all(due.map((upkeep) => look(upkeep, now)));
+      await fewAtOnce(due, { pieces: DOMAINS_AT_A_TIME }, (upkeep) => look(upkeep, now));
       return due.length === DOMAINS_AT_A_TIME && !signal.aborted ? 0 : everyMs;
     },
     failed: (err) => {

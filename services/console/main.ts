@@ -2,9 +2,10 @@ import { join } from "node:path";
 import { ContentScanner } from "../operations/mail/content-scan.ts";
 import { guardPolicy } from "../platform/config/guard-policy.ts";
 import { listenHttp, UPLOAD_TIMEOUTS } from "../platform/http/listen.ts";
+import { Lifecycle } from "../platform/lifecycle.ts";
 import { makePublicLook } from "../platform/lookups/authoritative-lookup.ts";
 import { packageFolder } from "../platform/package-folder.ts";
-import type { StartService } from "../platform/service.ts";
+import type { Addresses, ServiceContext, StartService } from "../platform/service.ts";
 import { makeConsoleApp } from "./app.ts";
 import { startCertificateUpkeep } from "./certificate-upkeep.ts";
 import type { ConsoleContext } from "./context.ts";
@@ -15,7 +16,18 @@ import { SignIn } from "./sign-in.ts";
 import { WebFiles } from "./web-files.ts";
 
 /** The console: its API, its pages, and the long jobs that it runs. */
-export const start: StartService = async ({ config, keyRing, db, clock, observe, addressOf }) => {
+export const start: StartService = async (given) => {
+  const lifecycle = new Lifecycle(given.logger);
+  try {
+    return { addresses: await startWithin(lifecycle, given), stop: () => lifecycle.stop() };
+  } catch (error) {
+    await lifecycle.stop();
+    throw error;
+  }
+};
+
+async function startWithin(lifecycle: Lifecycle, given: ServiceContext): Promise<Addresses> {
+  const { config, keyRing, db, clock, observe, addressOf } = given;
   const context: ConsoleContext = {
     ...{ config, keyRing, db, clock, observe, addressOf },
     signIn: new SignIn(db, keyRing, clock),
@@ -24,18 +36,20 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe,
     openLook: await makePublicLook({ config }),
   };
   const pages = await WebFiles.load(join(packageFolder, "dist/console-web"));
-  const listener = await listenHttp(makeConsoleApp(context, pages), config.listen.console, UPLOAD_TIMEOUTS);
+  const app = makeConsoleApp(context, pages);
+  const listener = await listenHttp(app, config.listen.console, { observe, timeouts: UPLOAD_TIMEOUTS });
   const maintenance = startMaintenance(context);
   const upkeep = config.domainCheck === "off" ? undefined : startDomainUpkeep(context, context.openLook);
   const { acmeDirectory } = config;
   const certificates =
     upkeep && acmeDirectory !== null ? startCertificateUpkeep(context, context.openLook, acmeDirectory) : undefined;
-  return {
-    addresses: listener ? { console: listener.url } : {},
-    stop: async () => {
-      await listener?.close();
-      await Promise.all([maintenance.stop(), upkeep?.stop(), certificates?.stop()]);
-      await context.jobs.stop();
-    },
-  };
-};
+  lifecycle.onStopTogether({
+    jobs: () => context.jobs.stop(),
+    maintenance: () => maintenance.stop(),
+    upkeep: () => upkeep?.stop(),
+    certificates: () => certificates?.stop(),
+  });
+  // Closed before: a request may begin a job.
+  lifecycle.onStop("listener", () => listener?.close());
+  return listener ? { console: listener.url } : {};
+}

@@ -2,7 +2,7 @@ import type { Refusal, SentenceRefusal } from "../core/refusal.ts";
 import { type SentenceCode, sentence, type ValuesOf } from "../core/sentences.ts";
 
 /** What the console refuses by itself, and what kind of refusal it is. The pages say it in their reader's language. */
-export const PROBLEMS = {
+const PROBLEMS = {
   "no-such-reseller": "not-found",
   "zone-unknown": "not-found",
   "no-such-company": "not-found",

@@ -7,7 +7,7 @@ import { ok, type Result, refuse } from "../core/result.ts";
 import type { Clock } from "../platform/clock.ts";
 import { sourceOf } from "../platform/lookups/address-blocks.ts";
 import type { Db } from "../platform/postgres/db.ts";
-import { beginAudit, hasSignedInFrom, settleAudit } from "../store/console/audit.ts";
+import { beginAudit, listSignInAddresses, settleAudit } from "../store/console/audit.ts";
 import { beginAttempt, clearFailures, type LockoutPolicy, takeBackAttempt } from "../store/console/console-lockouts.ts";
 import { findTotp, findUser, type StoredUser, takeRecoveryCode, takeTotpStep } from "../store/console/users.ts";
 import { hashRecoveryCode, totpStepOf } from "./one-time-codes.ts";
@@ -145,6 +145,7 @@ export class SignIn {
     const now = new Date(this.#clock.nowMs());
     const subjects = subjectsOf(attempt);
     const waits: Wait[] = [];
+    const counted: string[] = [];
     for (const [subject, limit] of [
       [subjects.address, ADDRESS_LIMIT],
       [subjects.pair, PAIR_LIMIT],
@@ -153,8 +154,11 @@ export class SignIn {
       const start = await beginAttempt(this.#db, subject, limit.policy, now);
       if (start.kind === "locked") {
         if (limit === LOGIN_LIMIT && (await this.#isKnownAddress(attempt, now))) continue;
+        // It is not judged, so it says nothing of the others either.
+        for (const before of counted) await takeBackAttempt(this.#db, before);
         return refuse({ kind: "rate-limited", retryAfterSeconds: start.waitSeconds });
       }
+      counted.push(subject);
       const { failures, lockedUntil } = start;
       if (lockedUntil) waits.push({ limit: limit.name, failures, until: lockedUntil.toISOString() });
     }
@@ -170,9 +174,10 @@ export class SignIn {
     return outcome;
   }
 
-  #isKnownAddress({ login, address }: Attempt, now: Date): Promise<boolean> {
+  async #isKnownAddress({ login, address }: Attempt, now: Date): Promise<boolean> {
     const since = new Date(now.getTime() - KNOWN_ADDRESS_DAYS * DAY_MS);
-    return hasSignedInFrom(this.#db, storable(login), address, since);
+    const known = await listSignInAddresses(this.#db, storable(login), since);
+    return known.map(sourceOf).includes(sourceOf(address));
   }
 
   /** That somebody has to wait is for the audit log of whoever answers for the account; of a login of nobody's, the operator. */

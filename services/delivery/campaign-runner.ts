@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { type Sentence, sentence } from "../core/sentences.ts";
@@ -13,6 +14,7 @@ import { readCampaignText } from "../platform/lookups/campaign-text.ts";
 import type { FetchSurroundings } from "../platform/lookups/pinned-agent.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import { RepeatedWork } from "../platform/repeated-work.ts";
 import { isSpread } from "../store/mail/by-instance.ts";
 import {
   type CampaignUnderWay,
@@ -58,7 +60,7 @@ type Found = "more" | "some" | "nothing";
 export class CampaignRunner {
   readonly #options: CampaignRunnerOptions;
   readonly #stop = new AbortController();
-  #running: Promise<unknown> | undefined;
+  #loops: readonly RepeatedWork[] = [];
   /** Starts under way, by instance. */
   readonly #starts = new Map<number, Promise<void>>();
   /** The instance of the last start. */
@@ -67,17 +69,18 @@ export class CampaignRunner {
   readonly #beginning = new FairTurns({ atOnce: 1, perClient: 1 });
 
   constructor(options: CampaignRunnerOptions) {
+    setMaxListeners(0, this.#stop.signal);
     this.#options = options;
   }
 
   /** What a start fetches comes from strangers in their own time: nothing else waits for it. */
   start(): void {
-    this.#running = Promise.all([this.#repeat(() => this.#startDue()), this.#repeat(() => this.#look())]);
+    this.#loops = [this.#repeat(() => this.#startDue()), this.#repeat(() => this.#look())];
   }
 
   async stop(): Promise<void> {
     this.#stop.abort();
-    await this.#running;
+    await Promise.all(this.#loops.map((loop) => loop.stop()));
     await Promise.all(this.#starts.values());
   }
 
@@ -86,17 +89,14 @@ export class CampaignRunner {
   }
 
   /** @param work what it found: more to do at once, something under way, or nothing */
-  async #repeat(work: () => Promise<Found>): Promise<void> {
-    const { signal } = this.#stop;
-    while (!signal.aborted) {
-      const restMs = await work()
-        .then((found) => this.#restMs(found))
-        .catch((error: unknown) => {
-          this.#failed(error);
-          return AFTER_FAILURE_MS;
-        });
-      await sleep(restMs, undefined, { signal }).catch(() => {});
-    }
+  #repeat(work: () => Promise<Found>): RepeatedWork {
+    return new RepeatedWork({
+      take: async () => this.#restMs(await work()),
+      failed: (error) => {
+        this.#failed(error);
+        return AFTER_FAILURE_MS;
+      },
+    });
   }
 
   /** With 0 the lanes of this process have their turn. */
@@ -147,6 +147,8 @@ export class CampaignRunner {
     const { db, observe } = this.#options;
     const { campaignNumid, instanceId } = due;
     const start = await this.#prepare(due);
+    // Its claim ends within a minute: then somebody begins anew.
+    if (!start.ok && this.#stop.signal.aborted) return;
     const begun = start.ok
       ? await this.#beginning.run(String(instanceId), () => beginCampaign(db, due, start.value))
       : start;
@@ -161,11 +163,12 @@ export class CampaignRunner {
 
   async #prepare(due: DueCampaign): Promise<Result<CampaignStart, Sentence>> {
     const { db, clock, fetch } = this.#options;
+    const { signal } = this.#stop;
     const sender = await permittedSender(db, due.instanceId, due.sender);
     if (!sender.ok) return sender;
     const audience = await this.#readAudience(due);
     if (!audience.ok) return audience;
-    const text = await readCampaignText(due, fetch);
+    const text = await readCampaignText(due, { ...fetch, signal });
     if (!text.ok) return text;
     const template = await keepGlobals(db, due.instanceId, campaignTemplate(due, due, text.value));
     if (!template.ok) return template;
@@ -182,8 +185,9 @@ export class CampaignRunner {
   /** @returns why a person has to look at it; undefined where nothing speaks against it */
   async #judgeContent(template: StoredTemplate, user: string): Promise<Sentence | undefined> {
     const { address } = template.from;
+    const now = new Date(this.#options.clock.nowMs());
     const verdict = await this.#options.content.judge(() => ({
-      octets: composeForScan({ kind: "template", template, attachments: [] }, address),
+      octets: composeForScan({ kind: "template", template, attachments: [] }, address, now),
       ...{ mailFrom: address, recipients: [address], user, clientAddress: "" },
     }));
     if (verdict === undefined || verdict.action === "accept" || verdict.action === "mark") return undefined;

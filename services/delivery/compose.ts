@@ -29,17 +29,12 @@ import type { Db } from "../platform/postgres/db.ts";
 import { runInTurns } from "../platform/turns.ts";
 import type { PersonalData } from "../store/mail/queue/queue.ts";
 import type { DueDelivery } from "../store/mail/queue/queue-leases.ts";
-import {
-  type StoredMailbox,
-  type StoredMessage,
-  type StoredTemplate,
-  templateOctets,
-} from "../store/mail/sends/messages.ts";
+import { type StoredMessage, type StoredTemplate, templateOctets, toMailbox } from "../store/mail/sends/messages.ts";
 import { saveTrackedLinks } from "../store/mail/tracking/tracking.ts";
 import type { Sender, Signers } from "./signers.ts";
 
 /** Carries the token of the return path, so that a complaint can name the delivery when it leaves that out. */
-export const DELIVERY_TOKEN_FIELD = "X-Delivery-Token";
+const DELIVERY_TOKEN_FIELD = "X-Delivery-Token";
 
 /** A copy is rendered, joined with its signature, and lies in the socket's buffer, encoded. */
 const COMPOSING_FACTOR = 4;
@@ -256,10 +251,6 @@ function finish({ octets, unsubscribe }: FinishedContent, unsubscribeUrl: string
 
 function visibleAddressees({ to, cc = [] }: StoredTemplate): { to?: readonly Mailbox[]; cc: readonly Mailbox[] } {
   return { ...(to === undefined ? {} : { to: [toMailbox(to)] }), cc: cc.map(toMailbox) };
-}
-
-function toMailbox({ name, address }: StoredMailbox): Mailbox {
-  return { name, address: toAddress(address) };
 }
 
 /** Addresses in the database were validated on their way in. */

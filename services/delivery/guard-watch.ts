@@ -1,6 +1,7 @@
 import { type Finding, judgeBehaviour } from "../core/mail/guard/behaviour.ts";
 import { type GuardNotice, type NoticeSettings, sendGuardNotice } from "../operations/mail/guard-notice.ts";
 import { holdInstance } from "../operations/mail/instance-hold.ts";
+import type { Clock } from "../platform/clock.ts";
 import type { GuardPolicy } from "../platform/config/guard-policy.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
@@ -18,6 +19,7 @@ import {
 
 export interface GuardWatchOptions {
   readonly db: Db;
+  readonly clock: Clock;
   readonly policy: GuardPolicy;
   readonly notices: NoticeSettings;
   readonly observe: Observe;
@@ -86,7 +88,7 @@ async function watchInstance(options: GuardWatchOptions, instance: WatchedInstan
 async function hold(options: GuardWatchOptions, { instanceId, name }: WatchedInstance, found: Finding): Promise<void> {
   const instance = { id: instanceId, name };
   const { reason, detector } = found;
-  const change = { instance, reason, by: "guard", address: "", audited: true };
+  const change = { instance, reason, by: "guard", address: "", audited: true, now: new Date(options.clock.nowMs()) };
   if (!(await holdInstance(options.db, change))) return;
   options.observe({ kind: "instance-held", level: "warn", instance: name, detector, reason: reason.message });
   await tell(options, { instance, kind: "held", reason });
@@ -98,8 +100,8 @@ async function tellAnew(
   { instanceId, name, told }: WatchedInstance,
   findings: readonly Finding[],
 ): Promise<void> {
-  const { db, policy, observe } = options;
-  const now = Date.now();
+  const { db, clock, policy, observe } = options;
+  const now = clock.nowMs();
   const isNew = ({ detector }: Finding) =>
     detector === "newCountry" || now - Date.parse(told[detector] ?? "1970-01-01") > policy.tellAgainMinutes * 60_000;
   const fresh = findings.filter(isNew);

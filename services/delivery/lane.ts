@@ -24,6 +24,7 @@ import type { MessageCache } from "./message-cache.ts";
 import type { OctetBudget } from "./octet-budget.ts";
 import type { OutcomeWriter } from "./outcome-writer.ts";
 import type { SourcePlace, SourcePools } from "./routing/source-pools.ts";
+import type { PooledSession } from "./session-pool.ts";
 import type { TroubledDestinations } from "./troubled-destinations.ts";
 
 /** What every lane of a worker shares. */
@@ -60,6 +61,12 @@ interface Attempt {
 const PUT_OFF_SECONDS = 1;
 /** A session that nothing was sent over for so long may have ended unnoticed. */
 const STALE_AFTER_MS = 1_000;
+/**
+ * Servers answer ever more slowly to who names many that they do not take: a session is closed after so many refusals of
+ * recipients, and after one that took so long.
+ */
+const MOST_REFUSALS = 8;
+const SLOW_REFUSAL_MS = 2_000;
 /** RFC 3463 §3.4: X.3.4. */
 const TOO_LARGE: AttemptResult = {
   kind: "failed",
@@ -334,7 +341,9 @@ export class Lane {
       const pooled = acquired.value;
       const mayBeStale = pooled.messages > 0 || performance.now() - pooled.openedAtMs > STALE_AFTER_MS;
       pooled.messages += 1;
+      const sentAtMs = performance.now();
       const sent = await this.#way.waitFor(pooled.session.send(composed.envelope, composed.octets));
+      if (!sent.ok && isRecipientRefused(sent.error)) leaveTarpit(pooled, performance.now() - sentAtMs);
       this.#way.releaseIfUsedUp(pooled);
       const { messages } = pooled;
       if (sent.ok) {
@@ -370,6 +379,16 @@ export class Lane {
     this.#trouble = result;
     this.#isInDoubt = concern === "unknown";
   }
+}
+
+function isRecipientRefused(failure: SmtpFailure): boolean {
+  return failure.kind === "reply" && failure.stage === "rcpt";
+}
+
+/** Counts a refusal, and closes the session where more would be waited for. */
+function leaveTarpit(pooled: PooledSession, tookMs: number): void {
+  pooled.refusals += 1;
+  if (pooled.refusals >= MOST_REFUSALS || tookMs >= SLOW_REFUSAL_MS) pooled.close();
 }
 
 /** Ended before it said anything to the message's sender: one that is broken off at a recipient was alive. */

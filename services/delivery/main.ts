@@ -1,20 +1,18 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { bounceRules } from "../core/mail/bounce/rules.ts";
 import { readPaceReplies } from "../core/mail/pace/replies.ts";
 import { readRetrySchedule } from "../core/mail/retry.ts";
-import type { Result } from "../core/result.ts";
 import { AttemptLog } from "../operations/mail/attempt-log.ts";
 import { ContentScanner } from "../operations/mail/content-scan.ts";
 import type { Config } from "../platform/config/config.ts";
+import { readConfigFile } from "../platform/config/config-file.ts";
 import { domainGroups } from "../platform/config/domain-groups.ts";
 import { guardPolicy } from "../platform/config/guard-policy.ts";
+import { Lifecycle } from "../platform/lifecycle.ts";
 import { fetchText } from "../platform/lookups/fetch-html.ts";
 import { postTo } from "../platform/lookups/post.ts";
 import { makeResolver, type Resolver } from "../platform/lookups/resolver.ts";
 import { makeSecureLookup } from "../platform/lookups/secure-lookup.ts";
 import { makeSureTxtLookup, makeTxtLookup } from "../platform/lookups/txt-lookup.ts";
-import { packageFolder } from "../platform/package-folder.ts";
 import type { ServiceContext, StartService } from "../platform/service.ts";
 import { CampaignRunner } from "./campaign-runner.ts";
 import { startGuardWatch } from "./guard-watch.ts";
@@ -31,22 +29,36 @@ import { SourcePools } from "./routing/source-pools.ts";
 import { makeFindPolicy } from "./routing/sts-policies.ts";
 import { SessionPool } from "./session-pool.ts";
 import { TrafficShaping } from "./shaping.ts";
-import { startTlsReporter } from "./tls-reporter.ts";
+import { startTlsReporter, type TlsReporterOptions } from "./tls-reporter.ts";
 import { WordingsInForce } from "./wordings-in-force.ts";
 import { DeliveryWorker } from "./worker.ts";
 
 /** Takes mail from the queue to where it goes. */
 export const start: StartService = async (context) => {
+  const lifecycle = new Lifecycle(context.logger);
+  try {
+    await startWithin(lifecycle, context);
+    return { addresses: {}, stop: () => lifecycle.stop() };
+  } catch (error) {
+    await lifecycle.stop();
+    throw error;
+  }
+};
+
+async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promise<void> {
   bounceRules(); // what is wrong with them ends the start
+  const { db, clock, observe, config } = context;
   const policy = readConfigFile("delivery.json", readDeliveryPolicy);
-  const resolver = await makeResolver(context.config.resolver);
+  const resolver = await makeResolver(config.resolver);
   const wordings = new WordingsInForce(context);
+  lifecycle.onStop("wordings", () => wordings.stop());
   const worker = await makeWorker(context, { policy, resolver, wordings });
+  const tlsReports = config.tlsReports ? await tlsReporting(context, policy, resolver) : undefined;
   const campaigns = new CampaignRunner({
     ...context,
-    fetch: { config: context.config, resolver },
+    fetch: { config, resolver },
     bounceSpike: policy.bounceSpike,
-    content: new ContentScanner(context.config.rspamd, guardPolicy.content, context.observe),
+    content: new ContentScanner(config.rspamd, guardPolicy.content, observe),
   });
   worker.start();
   campaigns.start();
@@ -54,38 +66,38 @@ export const start: StartService = async (context) => {
     onMail: (instanceIds) => worker.wake(instanceIds),
     onStop: () => worker.heedNotice(),
   });
-  const { db, clock, observe, config } = context;
   const { hostname, giveUpHours } = config;
-  const tlsReporter = config.tlsReports ? await startTlsReports(context, policy, resolver) : undefined;
+  const tlsReporter = tlsReports && startTlsReporter(tlsReports);
   const reporter = startReporter({ db, clock, observe, hostname, giveUpHours, policy: policy.reports });
-  const housekeeping = startHousekeeping(context.db, context.observe);
+  const housekeeping = startHousekeeping(context);
   const guard = startGuardWatch({ ...context, policy: guardPolicy, notices: config.notices, judges: config.guard });
-  return {
-    addresses: {},
-    stop: async () => {
-      await Promise.all([guard.stop(), housekeeping.stop(), listening.stop(), campaigns.stop(), reporter.stop()]);
-      await tlsReporter?.stop();
-      await Promise.all([worker.stop(), wordings.stop()]);
-    },
-  };
-};
+  lifecycle.onStopTogether({
+    worker: () => worker.stop(),
+    campaigns: () => campaigns.stop(),
+    listening: () => listening.stop(),
+    "tls-reporter": () => tlsReporter?.stop(),
+    reporter: () => reporter.stop(),
+    housekeeping: () => housekeeping.stop(),
+    guard: () => guard.stop(),
+  });
+}
 
-async function startTlsReports(
+async function tlsReporting(
   context: ServiceContext,
   { tlsReports }: DeliveryPolicy,
   resolver: Resolver,
-): Promise<{ stop(): Promise<void> }> {
+): Promise<TlsReporterOptions> {
   const { config } = context;
   const ways = { config, resolver, sandboxAddress: () => context.addressOf("sandbox") };
-  return startTlsReporter({
+  return {
     ...context,
     bounceDomain: config.bounceDomain,
     policy: tlsReports,
     hostname: config.hostname,
     findRoute: makeFindRoute({ ...ways, findPolicy: async () => undefined }),
     lookUpTexts: await makeSureTxtLookup(config.resolver),
-    post: (url, message) => postTo(url, message, { config, resolver }),
-  });
+    post: (url, message, signal) => postTo(url, message, { config, resolver, signal }),
+  };
 }
 
 interface WorkerParts {
@@ -165,10 +177,4 @@ function makePaceKeeper(
 /** Without a resolver of our own nobody validates: the system's may be anybody's. */
 async function findDaneBy({ resolver, dane }: Config): Promise<FindDane | undefined> {
   return dane === "off" || resolver === null ? undefined : makeFindDane(await makeSecureLookup(resolver));
-}
-
-function readConfigFile<T>(name: string, read: (data: unknown) => Result<T, string>): T {
-  const content = read(JSON.parse(readFileSync(join(packageFolder, "config", name), "utf8")));
-  if (!content.ok) throw new Error(`config/${name}: ${content.error}`);
-  return content.value;
 }

@@ -32,6 +32,8 @@ export interface PooledSession {
   readonly key: string;
   /** Messages that went over it, by this lane and others before. */
   messages: number;
+  /** Recipients that were refused over it. */
+  refusals: number;
   /** By the monotonic clock. */
   readonly openedAtMs: number;
   /** Ends it, whoever has it. */
@@ -186,11 +188,14 @@ function pooledSession(
   session: SmtpSession,
   { closed, ...kept }: Pick<PooledSession, "source" | "path" | "key"> & { closed(): void },
 ): PooledSession {
+  let isClosed = false;
   const close = () => {
+    if (isClosed) return;
+    isClosed = true;
     session.close();
     closed();
   };
-  return { session, ...kept, messages: 0, openedAtMs: performance.now(), close };
+  return { session, ...kept, messages: 0, refusals: 0, openedAtMs: performance.now(), close };
 }
 
 function noServer(text: string): SmtpFailure {

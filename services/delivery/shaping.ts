@@ -38,6 +38,9 @@ export interface Leave {
   readonly isPlanned?: boolean;
 }
 
+/** Where nobody has to ask for it. */
+export const FREE: Leave = { source: undefined, provider: "" };
+
 /** There is no leave yet. */
 export interface Wait {
   readonly waitMs: number;
@@ -319,4 +322,3 @@ export class TrafficShaping {
 }
 
 const NONE: readonly string[] = [];
-const FREE: Leave = { source: undefined, provider: "" };

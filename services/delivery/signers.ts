@@ -1,10 +1,9 @@
-import { createPrivateKey } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { KeyRing } from "../core/key-ring.ts";
 import { type DkimKey, DkimSigner } from "../core/mail/dkim.ts";
 import { recentMap } from "../core/recent-map.ts";
 import type { Db } from "../platform/postgres/db.ts";
-import { findHolderOf, findSenderKeys, type SenderKeys } from "../store/mail/instances/dkim-keys.ts";
+import { dkimKeys, findHolderOf, findSenderKeys } from "../store/mail/instances/dkim-keys.ts";
 
 /** A key that was changed or taken away is signed with for so long at most, unless the database cannot be asked. */
 const KEPT_MS = 10_000;
@@ -79,10 +78,6 @@ export async function readDeploymentKeys(db: Db, keyRing: KeyRing, bounceDomain:
   if (holder === undefined) return [];
   const found = await findSenderKeys(db, keyRing, { instanceId: holder, domain: bounceDomain });
   return found ? dkimKeys(bounceDomain, found) : [];
-}
-
-function dkimKeys(domain: string, { keys }: SenderKeys): DkimKey[] {
-  return keys.map(({ selector, privateKeyPem }) => ({ domain, selector, privateKey: createPrivateKey(privateKeyPem) }));
 }
 
 /** What comes in time, or else what is known. */

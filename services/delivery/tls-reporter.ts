@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import type { KeyRing } from "../core/key-ring.ts";
@@ -15,6 +16,7 @@ import { describeSmtpReply } from "../core/mail/smtp-reply.ts";
 import type { Result } from "../core/result.ts";
 import type { Sentence } from "../core/sentences.ts";
 import type { Clock } from "../platform/clock.ts";
+import { unlessAborted, withTime } from "../platform/deadline.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
@@ -50,10 +52,11 @@ export interface TlsReporterOptions {
   readonly lookUpTexts: (name: string) => Promise<readonly string[] | undefined>;
   /** Nobody's report takes longer: a minute, but in tests. */
   readonly reportMs?: number;
-  /** @returns the status */
+  /** @returns the status; the signal ends it */
   readonly post: (
     url: string,
     message: { readonly body: Buffer; readonly headers: Readonly<Record<string, string>> },
+    signal: AbortSignal,
   ) => Promise<Result<number, Sentence>>;
 }
 
@@ -92,8 +95,10 @@ export function startTlsReporter(options: TlsReporterOptions): { stop(): Promise
   let plannedAtMs = Number.NEGATIVE_INFINITY;
   const inHand = new Map<TlsReportSending, Promise<void>>();
   const servers = new BusyServers();
+  const stopping = new AbortController();
+  setMaxListeners(0, stopping.signal);
   const begin = (sending: TlsReportSending) => {
-    const done = proceed(options, sending, servers)
+    const done = proceed(options, sending, { servers, stopping: stopping.signal })
       .catch((err: unknown) => observe({ kind: "reports-not-sent", level: "error", err }))
       .finally(() => {
         inHand.delete(sending);
@@ -124,6 +129,7 @@ export function startTlsReporter(options: TlsReporterOptions): { stop(): Promise
   });
   return {
     stop: async () => {
+      stopping.abort();
       await work.stop();
       await Promise.all(inHand.values());
     },
@@ -150,13 +156,25 @@ class BusyServers {
   }
 }
 
-async function proceed(options: TlsReporterOptions, sending: TlsReportSending, servers: BusyServers): Promise<void> {
+/** What the reports of a process have in common. */
+interface Reporting {
+  readonly servers: BusyServers;
+  /** What is in hand is given back: somebody begins it again. */
+  readonly stopping: AbortSignal;
+}
+
+async function proceed(
+  options: TlsReporterOptions,
+  sending: TlsReportSending,
+  { servers, stopping }: Reporting,
+): Promise<void> {
   const { db, policy, observe } = options;
   const place = sending.uri === "" ? undefined : readReportPlace(sending.uri);
-  if (place === undefined) return ask(options, sending);
-  const told = await withinTime(options.reportMs ?? REPORT_MS, (time) =>
-    tell(options, { sending, place, servers, time }),
+  if (place === undefined) return ask(options, sending, stopping);
+  const told = await withTime({ limitMs: options.reportMs ?? REPORT_MS, stop: stopping }, (time) =>
+    unlessAborted(tell(options, { sending, place, servers, time }), time, () => TOO_LONG),
   );
+  if (stopping.aborted && (told === "busy" || !told.isTaken)) return giveBackTlsReport(db, sending, 0);
   if (told === "busy") return giveBackTlsReport(db, sending, BUSY_SECONDS);
   const isOver = !told.tryAgain || sending.attempts >= policy.mostAttempts;
   const state = told.isTaken ? "sent" : isOver ? "failed" : "due";
@@ -166,23 +184,15 @@ async function proceed(options: TlsReporterOptions, sending: TlsReportSending, s
   observe({ kind: "tls-report", level, destination, by: place.kind, outcome: state, reply: told.reply });
 }
 
-/** Gives up what takes too long, and ends its session. */
-async function withinTime(ms: number, work: (time: AbortSignal) => Promise<Told | "busy">): Promise<Told | "busy"> {
-  const time = new AbortController();
-  const timer = setTimeout(() => time.abort(), ms);
-  const late = new Promise<Told>((resolve) => {
-    time.signal.addEventListener("abort", () => resolve(failed("it took too long")));
-  });
-  try {
-    return await Promise.race([work(time.signal), late]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
 /** Finds out where the report goes. Who cannot be asked is asked again. */
-async function ask({ db, policy, lookUpTexts }: TlsReporterOptions, sending: TlsReportSending): Promise<void> {
-  const texts = await lookUpTexts(`_smtp._tls.${sending.destination}`);
+async function ask(
+  { db, policy, lookUpTexts }: TlsReporterOptions,
+  sending: TlsReportSending,
+  stopping: AbortSignal,
+): Promise<void> {
+  const asked = lookUpTexts(`_smtp._tls.${sending.destination}`);
+  const texts = await unlessAborted(asked, stopping, () => undefined);
+  if (texts === undefined && stopping.aborted) return giveBackTlsReport(db, sending, 0);
   if (texts === undefined && sending.attempts < policy.mostAttempts) return;
   const places = readReportPlaces(texts ?? []);
   await inTransaction(db, (transaction) => noteTlsReportPlaces(transaction, sending, places, policy.perTargetAndDay));
@@ -204,7 +214,8 @@ async function tell(options: TlsReporterOptions, trip: ReportTrip): Promise<Told
   const rows = await readTlsSessions(db, sending, MOST_ROWS);
   const packed = await pack(Buffer.from(JSON.stringify(tlsReportDocument(subject, rows))));
   if (place.kind === "mail") return mail(options, trip, { subject, packed, address: place.address });
-  const posted = await post(place.uri, { body: packed, headers: { "content-type": PACKED_REPORT_TYPE } });
+  const message = { body: packed, headers: { "content-type": PACKED_REPORT_TYPE } };
+  const posted = await post(place.uri, message, trip.time);
   if (!posted.ok) return { isTaken: false, tryAgain: true, reply: posted.error.message };
   // RFC 8460 §3: any 2xx; the others but errors of the server are for good.
   const status = posted.value;
@@ -267,7 +278,7 @@ async function sendTo(
   const end = () => session.close();
   time.addEventListener("abort", end);
   try {
-    if (time.aborted) return { isOpened: true, told: failed("it took too long") };
+    if (time.aborted) return { isOpened: true, told: TOO_LONG };
     const sent = await session.send(envelope, octets);
     if (!sent.ok) return { isOpened: true, told: describe(sent.error) };
     return { isOpened: true, told: { isTaken: true, tryAgain: false, reply: describeSmtpReply(sent.value) } };
@@ -280,6 +291,8 @@ async function sendTo(
 function failed(reply: string, tryAgain = true): Told {
   return { isTaken: false, tryAgain, reply };
 }
+
+const TOO_LONG = failed("it took too long");
 
 function describe(failure: SmtpFailure): Told {
   if (failure.kind === "broken") return failed(failure.text);

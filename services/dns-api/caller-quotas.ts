@@ -1,7 +1,7 @@
 import { type QuotaHolder, type QuotaLimits, quotaExceededForNow } from "../core/dns/quotas.ts";
 import type { Refusal } from "../core/refusal.ts";
 import type { Clock } from "../platform/clock.ts";
-import { isLoopback } from "../platform/http/limits.ts";
+import { isLoopback } from "../platform/lookups/address-blocks.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import type { DnsCaller } from "../store/dns/dns-callers.ts";
 import { type QuotaOwner, readLimits } from "../store/dns/quota-settings.ts";

@@ -1,20 +1,20 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { hashApiKey } from "../core/api-key.ts";
 import { delegationTokenOf, readDelegationToken } from "../core/delegation-token.ts";
-import type { KeyRing } from "../core/key-ring.ts";
 import { type Refusal, sentenceOf } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { TOKEN_PREFIX } from "../operations/dns/tokens.ts";
 import { type Dialect, makeAttemptDigest, readAuthorization, statusOf } from "../platform/http/dialect.ts";
 import { SharedLookups } from "../platform/lookups/shared-lookups.ts";
-import type { Db } from "../platform/postgres/db.ts";
 import { type DnsCaller, findDelegatedDnsCaller, findDnsCaller } from "../store/dns/dns-callers.ts";
 import type { DnsApiContext } from "./context.ts";
 
 type Lookups = SharedLookups<DnsCaller | undefined>;
 
+type DialectTools = Pick<DnsApiContext, "db" | "keyRing" | "tokens" | "clock">;
+
 /** How this API authenticates, and how its refusals read: `{"msg": "<text>"}`. */
-export function makeDialect(context: Pick<DnsApiContext, "db" | "keyRing" | "tokens">): Dialect<DnsCaller> {
+export function makeDialect(context: DialectTools): Dialect<DnsCaller> {
   // A busy caller's requests come together, and all with one key.
   const lookups: Lookups = new SharedLookups();
   const digestOf = makeAttemptDigest();
@@ -59,12 +59,13 @@ const DESCRIPTION =
   "zones of that company. A token goes where a key does; it needs no Reseller. A zone that does not exist and one that the caller may not see are answered alike.";
 
 async function authenticate(
-  { db, keyRing, tokens }: Pick<DnsApiContext, "db" | "keyRing" | "tokens">,
+  context: DialectTools,
   asked: { readonly headers: IncomingHttpHeaders; readonly clientAddress: string; readonly lookups: Lookups },
 ): Promise<Result<DnsCaller, Refusal>> {
+  const { db, keyRing, tokens } = context;
   const { headers, clientAddress, lookups } = asked;
   const delegation = delegationTokenOf(headers.authorization);
-  if (delegation !== undefined) return authenticateDelegation(db, keyRing, delegation);
+  if (delegation !== undefined) return authenticateDelegation(context, delegation);
   const key = readAuthorization(headers);
   const resellerId = headers.reseller;
   if (key?.startsWith(TOKEN_PREFIX)) {
@@ -83,8 +84,11 @@ async function authenticate(
 }
 
 /** The console, in the name of whoever is signed in there. */
-async function authenticateDelegation(db: Db, keyRing: KeyRing, token: string): Promise<Result<DnsCaller, Refusal>> {
-  const delegation = readDelegationToken(keyRing, "dns", token, Date.now());
+async function authenticateDelegation(
+  { db, keyRing, clock }: DialectTools,
+  token: string,
+): Promise<Result<DnsCaller, Refusal>> {
+  const delegation = readDelegationToken(keyRing, "dns", token, clock.nowMs());
   const caller = delegation.ok ? await findDelegatedDnsCaller(db, delegation.value) : undefined;
   return caller ? ok(caller) : refuse({ kind: "unauthenticated" });
 }

@@ -104,7 +104,7 @@ function showListed({ owner, addresses, problem }: ListedFollower, { apex, heade
   return { name: formatRelative(owner, apex), a: [...ipv4], aaaa: [...ipv6], problem: told };
 }
 
-export function readAliasFields(
+function readAliasFields(
   { name, target }: z.output<typeof aliasFields>,
   { apex }: FollowerReading,
 ): Result<Follower, Refusal> {
@@ -114,7 +114,7 @@ export function readAliasFields(
   return definition.ok ? ok({ owner: owner.value, kind: "alias", definition: definition.value }) : definition;
 }
 
-export function readPoolFields(
+function readPoolFields(
   { name, ...given }: z.output<typeof poolFields>,
   reading: FollowerReading,
 ): Result<Follower, Refusal> {
@@ -180,11 +180,7 @@ function changeOfAlias(id: number, target: string, { apex }: FollowerReading): M
 }
 
 /** @param changes fields of the definition that are to be others */
-export function changeOfPool(
-  id: number,
-  changes: z.output<typeof poolChanges>,
-  reading: FollowerReading,
-): Modification {
+function changeOfPool(id: number, changes: z.output<typeof poolChanges>, reading: FollowerReading): Modification {
   const change = ({ owner, definition }: StoredFollower) => {
     const given = Object.entries(changes).filter(([, value]) => value !== undefined);
     return poolOf(owner, { ...(definition as PoolDefinition), ...Object.fromEntries(given) }, reading);

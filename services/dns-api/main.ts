@@ -16,7 +16,7 @@ export const start: StartService = async (surroundings) => {
   const { announcer, lookUpDs } = context;
   const largeRequests = openLargeRequests && new LargeRequests(openLargeRequests, observe);
   const app = makeDnsApi(context, config, observe, largeRequests);
-  const listener = await listenHttp(app, config.listen.dnsApi);
+  const listener = await listenHttp(app, config.listen.dnsApi, { observe });
   const secure = await listenHttps(app, config.listen.dnsApiTls, { config, observe });
   const journalUpkeep = startJournalUpkeep({ db, clock, observe, keep: config.dns });
   const signingUpkeep = startSigningUpkeep({ db, signer: { keyRing, clock }, lookUpDs, announcer, observe });

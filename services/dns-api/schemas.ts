@@ -31,7 +31,7 @@ export const atSerial = serial
   .meta({ description: "of the zone that it is meant for: refused when the zone was changed meanwhile" });
 
 /** Decimal digits, as a number: how numbers are written in a path. */
-export const digits = z
+const digits = z
   .string()
   .regex(/^\d{1,10}$/, "whole-number")
   .transform(Number);

@@ -3,6 +3,7 @@ import type { DomainName } from "../core/dns/name.ts";
 import type { ZoneSigner } from "../operations/dns/zone-signing.ts";
 import { repairZone } from "../operations/dns/zone-signing-repair.ts";
 import { maintainZone, postponeZone, withUpkeepLock } from "../operations/dns/zone-signing-upkeep.ts";
+import { fewAtOnce } from "../platform/few-at-once.ts";
 import type { LookUpDs } from "../platform/lookups/ds-lookup.ts";
 import { registry } from "../platform/observability/metrics.ts";
 import type { Observe } from "../platform/observability/observation.ts";
@@ -74,13 +75,10 @@ async function maintainDueZones(
   stopping: AbortSignal,
 ): Promise<boolean> {
   const due = await listDueZones(options.db, new Date(options.signer.clock.nowMs()), ZONES_A_LOOK);
-  const waiting = due.values();
-  const work = async () => {
-    for (const { apex, companyId } of waiting) {
-      if (!stopping.aborted) await maintain(options, apex, lookUps.of(companyId));
-    }
-  };
-  await Promise.all(Array.from({ length: ZONES_AT_A_TIME }, work));
+  // The lock of the upkeep is held until all are done: another node must not begin beside them.
+  await fewAtOnce(due, { pieces: ZONES_AT_A_TIME }, async ({ apex, companyId }) => {
+    if (!stopping.aborted) await maintain(options, apex, lookUps.of(companyId));
+  });
   return due.length === ZONES_A_LOOK;
 }
 

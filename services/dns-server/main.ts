@@ -33,7 +33,8 @@ import { ZoneDatabaseMemory } from "./zone-database/memory.ts";
 import { ZoneDatabaseReader } from "./zone-database/reader.ts";
 import { ZoneDatabaseWriter } from "./zone-database/writer.ts";
 
-const ACCESS_PATIENCE_MS = 2_000;
+/** So long a database that says nothing is waited for at the start. */
+const DATABASE_PATIENCE_MS = 1_500;
 /** To load so many leaves megabytes behind. */
 const MANY_ZONES = 1_000;
 
@@ -189,10 +190,12 @@ async function follow(
     isCurrent: () => feed.isCurrent,
     nowMs: () => clock.nowMs(),
   });
+  const patience = sleep(DATABASE_PATIENCE_MS, undefined, { ref: false });
   // Who may transfer is known before the first zones are; a silent database does not hold up the snapshot for long.
-  await Promise.race([accessFeed.start(), sleep(ACCESS_PATIENCE_MS, undefined, { ref: false })]);
+  await Promise.race([accessFeed.start(), patience]);
   await feed.start({
     loadSnapshot: () => snapshot.load(),
+    patience,
     // A slow database may have said what the zones are before it says whom to tell of them.
     onPublished: (published) => void accessFeed.known.then(() => notifier.zonesPublished(published)),
   });

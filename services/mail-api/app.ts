@@ -51,9 +51,9 @@ export function makeMailApp(
   largeRequests?: LargeRequests,
   streams = makeEventStreams(services, observe),
 ): Koa {
-  const { config, db, keyRing } = services;
+  const { config } = services;
   return makeApp({
-    dialect: makeMailDialect(db, keyRing),
+    dialect: makeMailDialect(services),
     endpoints: makeMailEndpoints(services, streams),
     bodyLimitOctets: config.apiBodyLimitOctets,
     observe,

@@ -1,12 +1,10 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { hashApiKey } from "../core/api-key.ts";
 import { delegationTokenOf, readDelegationToken } from "../core/delegation-token.ts";
-import type { KeyRing } from "../core/key-ring.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { SentenceCode } from "../core/sentences.ts";
 import { type Dialect, makeAttemptDigest, readAuthorization, statusOf } from "../platform/http/dialect.ts";
-import type { Db } from "../platform/postgres/db.ts";
 import {
   findInstanceByKey,
   findInstanceByName,
@@ -14,6 +12,7 @@ import {
   isInstanceHost,
 } from "../store/mail/instances/instances.ts";
 import { refuseAway } from "../store/mail/machines.ts";
+import type { MailServices } from "./services.ts";
 
 /** Who calls: an instance, known by its key or through the console. */
 export interface MailCaller {
@@ -27,8 +26,10 @@ export const API_VERSION = "1.5";
 /** Addresses are judged octet for octet by core/mail/address. */
 const ADDRESS_FIELDS = new Set(["email", "remitente", "replyto", "reply-to", "cc_email", "bcc_email"]);
 
+type DialectTools = Pick<MailServices, "db" | "keyRing" | "clock">;
+
 /** How the mail API knows its callers and words its refusals. */
-export function makeMailDialect(db: Db, keyRing: KeyRing): Dialect<MailCaller> {
+export function makeMailDialect({ db, keyRing, clock }: DialectTools): Dialect<MailCaller> {
   const digestOf = makeAttemptDigest();
   return {
     title: "Palomar mail API",
@@ -40,7 +41,7 @@ export function makeMailDialect(db: Db, keyRing: KeyRing): Dialect<MailCaller> {
     judgedFields: ADDRESS_FIELDS,
     async authenticate(headers) {
       const token = delegationTokenOf(headers.authorization);
-      if (token !== undefined) return authenticateDelegation(db, keyRing, token);
+      if (token !== undefined) return authenticateDelegation({ db, keyRing, clock }, token);
       const key = readAuthorization(headers);
       if (key === undefined) return refuse({ kind: "unauthenticated" });
       const instance = await findInstanceByKey(db, hashApiKey(keyRing, "instance", key), readHost(headers));
@@ -64,8 +65,11 @@ export function makeMailDialect(db: Db, keyRing: KeyRing): Dialect<MailCaller> {
 }
 
 /** The console, in the name of whoever is signed in there. */
-async function authenticateDelegation(db: Db, keyRing: KeyRing, token: string): Promise<Result<MailCaller, Refusal>> {
-  const delegation = readDelegationToken(keyRing, "mail", token, Date.now());
+async function authenticateDelegation(
+  { db, keyRing, clock }: DialectTools,
+  token: string,
+): Promise<Result<MailCaller, Refusal>> {
+  const delegation = readDelegationToken(keyRing, "mail", token, clock.nowMs());
   const instance = delegation.ok ? await findInstanceByName(db, delegation.value.instance) : undefined;
   if (!delegation.ok || !instance) return refuse({ kind: "unauthenticated" });
   refuseAway(db, [instance.id]);

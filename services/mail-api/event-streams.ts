@@ -56,6 +56,8 @@ export class EventStreams {
   readonly #limits: StreamLimits;
   readonly #watches: FeedWatches;
   readonly #open = new Set<Readable>();
+  /** Those that are being opened included. */
+  #openOrOpening = 0;
   readonly #openOf = new Counts<number>();
 
   constructor(options: EventStreamOptions, limits: Partial<StreamLimits> = {}) {
@@ -68,18 +70,18 @@ export class EventStreams {
   async open(instance: Instance, { after, ...selection }: StreamRequest): Promise<Result<Readable, Refusal>> {
     const refusal = this.#refusalOf(instance.id);
     if (refusal) return refuse(refusal);
-    this.#openOf.add(instance.id, 1);
+    this.#count(instance.id, 1);
     try {
       await keepForStreams(this.#options.db, instance.id);
       const watching = await this.#watches.watch(instance.id);
       if (after !== undefined && after.place > watching.position) {
         watching.end();
-        this.#openOf.add(instance.id, -1);
+        this.#count(instance.id, -1);
         return refuse(invalidField(after.field, "no-event-id"));
       }
       return ok(this.#readableOf(instance, { after: after?.place ?? watching.position, ...selection }, watching));
     } catch (error) {
-      this.#openOf.add(instance.id, -1);
+      this.#count(instance.id, -1);
       throw error;
     }
   }
@@ -90,12 +92,17 @@ export class EventStreams {
     await this.#watches.stop();
   }
 
+  #count(instanceId: number, more: 1 | -1): void {
+    this.#openOrOpening += more;
+    this.#openOf.add(instanceId, more);
+  }
+
   #refusalOf(instanceId: number): Refusal | undefined {
     const { most, mostOfInstance } = this.#limits;
     if (this.#openOf.of(instanceId) >= mostOfInstance) {
       return { kind: "rate-limited", retryAfterSeconds: RETRY_MS / 1_000 };
     }
-    return this.#open.size >= most ? { kind: "unavailable" } : undefined;
+    return this.#openOrOpening >= most ? { kind: "unavailable" } : undefined;
   }
 
   #readableOf(instance: Instance, from: FeedSelection & { readonly after: number }, watching: Watching): Readable {
@@ -114,7 +121,7 @@ export class EventStreams {
         wanted?.();
         watching.end();
         this.#open.delete(readable);
-        this.#openOf.add(instance.id, -1);
+        this.#count(instance.id, -1);
         observe({ kind: "event-stream-ended", instanceId: instance.id, why });
         done(error);
       },

@@ -18,7 +18,7 @@ export const start: StartLargeRequests = async ({ config, keyRing, db, clock, ob
   const services = { db, keyRing, config, clock, resolver, places, content, largeSends: LARGE_SENDS };
   const streams = makeEventStreams(services, observe);
   return {
-    dialect: makeMailDialect(db, keyRing),
+    dialect: makeMailDialect(services),
     endpoints: makeMailEndpoints(services, streams),
     stop: () => streams.stop(),
   };

@@ -18,7 +18,7 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe,
   const services = { db, keyRing, config, clock, resolver, places, content };
   const streams = makeEventStreams(services, observe);
   const app = makeMailApp(services, observe, largeRequests, streams);
-  const listener = await listenHttp(app, config.listen.mailApi);
+  const listener = await listenHttp(app, config.listen.mailApi, { observe });
   const maintenance = startMaintenance({ db, clock, config }, observe);
   return {
     addresses: listener ? { mail_api: listener.url } : {},

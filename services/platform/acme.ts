@@ -1,3 +1,5 @@
+import { unlessAborted } from "./deadline.ts";
+
 /** What an order of a certificate needs (RFC 8555). */
 export interface CertificateOrder {
   /** URL of the authority's directory. */
@@ -6,9 +8,12 @@ export interface CertificateOrder {
   readonly account: { readonly keyPem: string; readonly url: string | undefined };
   /** A-labels. */
   readonly host: string;
-  /** Makes the authority see a TXT value at `_acme-challenge` of the host, before it resolves (RFC 8555 §8.4). */
+  /**
+   * Makes the authority see a TXT value at `_acme-challenge` of the host, before it resolves (RFC 8555 §8.4). It heeds the
+   * signal, and is always waited for.
+   */
   prove(value: string): Promise<void>;
-  /** Ends the wait for the authority. */
+  /** Ends the wait for the authority, and for its seeing the proof. */
   readonly signal: AbortSignal;
 }
 
@@ -32,15 +37,23 @@ export async function makeAccountKey(): Promise<string> {
 /**
  * Orders a certificate with a new key, proving by the DNS that the host is ours to speak for. The account is made where it
  * has no URL; whoever sets a directory agrees to its terms.
- * @throws what the authority, or the proof, said, and as soon as the signal says so
+ * @throws what the authority, or the proof, said; as soon as the signal says so, and the proof is no longer being made
  */
 export async function orderCertificate(wanted: CertificateOrder): Promise<IssuedCertificate> {
   const { signal } = wanted;
   signal.throwIfAborted();
-  return new Promise((resolve, reject) => {
-    signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true });
-    converse(wanted).then(resolve, reject);
-  });
+  let proving: Promise<void> | undefined;
+  const prove = (value: string) => {
+    proving = wanted.prove(value);
+    return proving;
+  };
+  try {
+    return await unlessAborted(converse({ ...wanted, prove }), signal, () => {
+      throw signal.reason;
+    });
+  } finally {
+    await proving?.catch(() => {});
+  }
 }
 
 async function converse({ directory, account, host, prove, signal }: CertificateOrder): Promise<IssuedCertificate> {

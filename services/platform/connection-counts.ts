@@ -1,7 +1,6 @@
 import type { Socket } from "node:net";
 import { Counts } from "../core/counts.ts";
-import { isLoopback } from "./http/limits.ts";
-import { sourceOf } from "./lookups/address-blocks.ts";
+import { isLoopback, sourceOf } from "./lookups/address-blocks.ts";
 
 /** How many connections each client has: an IPv4 address, or an IPv6 /64. */
 export class ConnectionCounts {

@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from "node:timers/promises";
+import { inTime } from "./deadline.ts";
 import type { Logger } from "./observability/logger.ts";
 
 /** Undoes one start. */
@@ -6,7 +6,7 @@ export type Closer = () => Promise<unknown> | unknown;
 
 /** What was started, to be closed last-in first-out within a deadline. */
 export class Lifecycle {
-  readonly #closers: { readonly name: string; readonly close: Closer }[] = [];
+  readonly #closers: Readonly<Record<string, Closer>>[] = [];
   readonly #logger: Logger;
   #stopped: Promise<void> = Promise.resolve();
 
@@ -16,7 +16,12 @@ export class Lifecycle {
 
   /** Registers what must be undone; call it right after the start it undoes. */
   onStop(name: string, close: Closer): void {
-    this.#closers.push({ name, close });
+    this.#closers.push({ [name]: close });
+  }
+
+  /** The same of several that are closed side by side, so that one that takes long leaves the others their time. */
+  onStopTogether(closers: Readonly<Record<string, Closer>>): void {
+    this.#closers.push(closers);
   }
 
   /**
@@ -29,18 +34,19 @@ export class Lifecycle {
   }
 
   async #closeAll(deadline: number): Promise<void> {
-    for (const { name, close } of this.#closers.splice(0).reverse()) {
-      const abort = new AbortController();
-      const late = sleep(Math.max(50, deadline - Date.now()), "late", { signal: abort.signal }).catch(() => "");
-      try {
-        if ((await Promise.race([Promise.resolve().then(close), late])) === "late") {
-          this.#logger.warn({ closer: name }, "did not stop within the deadline");
-        }
-      } catch (error) {
-        this.#logger.error({ closer: name, err: error }, "failed to stop");
-      } finally {
-        abort.abort();
-      }
+    for (const closers of this.#closers.splice(0).reverse()) {
+      await Promise.all(Object.entries(closers).map(([name, close]) => this.#close(name, close, deadline)));
+    }
+  }
+
+  async #close(name: string, close: Closer, deadline: number): Promise<void> {
+    try {
+      const closed = Promise.resolve().then(close);
+      await inTime<unknown>(closed, Math.max(50, deadline - Date.now()), () =>
+        this.#logger.warn({ closer: name }, "did not stop within the deadline"),
+      );
+    } catch (error) {
+      this.#logger.error({ closer: name, err: error }, "failed to stop");
     }
   }
 }

@@ -14,11 +14,22 @@ export async function runInTurns<T>(steps: Steps<T>): Promise<T> {
   }
 }
 
-/** The turn of work that is no `Steps`: it looks now and then whether it is over. */
+/** The turn of work that is no `Steps`: it asks now and then whether it is over. */
 export class Turn {
+  readonly #questions: number;
+  #left: number;
   #endsAt = performance.now() + TURN_MS;
 
+  /** @param questions to one look at the clock, for work whose steps take no longer than that */
+  constructor(questions = 1) {
+    this.#questions = questions;
+    this.#left = questions;
+  }
+
   get isOver(): boolean {
+    this.#left -= 1;
+    if (this.#left > 0) return false;
+    this.#left = this.#questions;
     return performance.now() >= this.#endsAt;
   }
 

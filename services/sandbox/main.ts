@@ -1,6 +1,6 @@
 import type { AddressInfo } from "node:net";
 import type { SMTPServer } from "smtp-server";
-import { bindWithPatience, formatBound } from "../platform/http/listen.ts";
+import { bindWithPatience, formatBound } from "../platform/bind.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import type { StartService } from "../platform/service.ts";
 import { purgeSandbox } from "../store/mail/inbound/sandbox-messages.ts";

@@ -1,27 +1,32 @@
 import { randomBytes } from "node:crypto";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
-import { packageFolder } from "../platform/package-folder.ts";
+import { z } from "zod";
+import { bySchema, readConfigFile } from "../platform/config/config-file.ts";
 import { type Db, queryRows, type Transaction } from "../platform/postgres/db.ts";
 import { makeScramVerifier } from "../platform/postgres/scram-verifier.ts";
 import { hasSpreadTables } from "./mail/by-instance.ts";
 
-/** Which service may read and write what (config/database-roles.json). */
-export interface RolePolicy {
-  /** Tables by area; every table is in one of them. */
-  readonly areas: Readonly<Record<string, readonly string[]>>;
-  /** Areas by service. What a service writes it also reads; everybody reads `deployment` and writes `nodes`. */
-  readonly services: Readonly<Record<string, ServiceRights>>;
-}
+const names = z.array(z.string().min(1)).readonly();
 
-interface ServiceRights {
-  readonly read: readonly string[];
-  readonly write: readonly string[];
-  /** What it reads and adds to, and neither changes nor deletes. */
-  readonly insert?: readonly string[];
-  /** Columns that it may read of tables that are otherwise none of its business. */
-  readonly columns?: Readonly<Record<string, readonly string[]>>;
-}
+/**
+ * Which service may read and write what: the content of config/database-roles.json.
+ * `areas`: tables by area; every table is in one of them. `services`: areas by service. What a service writes it also reads;
+ * everybody reads `deployment` and writes `nodes`. `insert`: what it reads and adds to, and neither changes nor deletes.
+ * `columns`: those that it may read of tables that are otherwise none of its business.
+ */
+const roleFile = z.strictObject({
+  areas: z.record(z.string(), names),
+  services: z.record(
+    z.string(),
+    z.strictObject({
+      read: names,
+      write: names,
+      insert: names.exactOptional(),
+      columns: z.record(z.string(), names).exactOptional(),
+    }),
+  ),
+});
+
+export type RolePolicy = z.output<typeof roleFile>;
 
 /** A service's role in the database, and the statements that give it its rights. */
 export interface ServiceRole {
@@ -32,9 +37,7 @@ export interface ServiceRole {
   readonly onMachines: string | undefined;
 }
 
-export const rolePolicy: RolePolicy = JSON.parse(
-  readFileSync(join(packageFolder, "config", "database-roles.json"), "utf8"),
-);
+export const rolePolicy: RolePolicy = readConfigFile("database-roles.json", bySchema(roleFile));
 
 /** Every table and view of the schema but the parts of partitioned ones, whose rights are those of the whole, and an extension's. */
 export async function listTables(db: Db): Promise<string[]> {

@@ -1,3 +1,4 @@
+import { withDeadline } from "../platform/deadline.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
@@ -10,7 +11,6 @@ import {
   readTrackedLinks,
   type TrackedLink,
 } from "../store/mail/tracking/tracking.ts";
-import { withDeadline } from "./deadline.ts";
 
 /** Where a link of a message leads. */
 export interface LinkTarget {

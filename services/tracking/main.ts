@@ -1,13 +1,13 @@
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { recentMap } from "../core/recent-map.ts";
+import { ok } from "../core/result.ts";
 import type { Touch } from "../operations/mail/tracking-events.ts";
+import { readConfigFile } from "../platform/config/config-file.ts";
 import { LOOPBACK_PROXIES, makeClientAddress } from "../platform/http/client-address.ts";
 import { makeRateLimits } from "../platform/http/limits.ts";
 import { listenHttp, listenHttps } from "../platform/http/listen.ts";
 import { openPlaces } from "../platform/lookups/places.ts";
 import { makeResolver } from "../platform/lookups/resolver.ts";
-import { packageFolder } from "../platform/package-folder.ts";
 import type { StartService } from "../platform/service.ts";
 import { makeTrackingApp } from "./app.ts";
 import { EventWriter } from "./event-writer.ts";
@@ -22,8 +22,7 @@ const REMEMBERED_HEADS = 10_000;
 
 /** What recipients touch: opens, clicks, unsubscriptions, conversions; and the webhooks that tell of all events. */
 export const start: StartService = async ({ config, keyRing, db, clock, observe }) => {
-  const rules = readFileSync(join(packageFolder, "config", "user-agents.json"), "utf8");
-  const visitors = compileVisitorRules(JSON.parse(rules), openPlaces(config.placeDatabase));
+  const visitors = compileVisitorRules(readConfigFile("user-agents.json", ok), openPlaces(config.placeDatabase));
   const spool = await Spool.open<Touch>(join(config.dataDir, "tracking"));
   const rule = { machineSeconds: config.machineSeconds, allLinks: visitors.allLinks, recall: visitors.recall };
   const writer = new EventWriter({ db, spool, rule, observe });
@@ -48,7 +47,7 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe 
   writer.start();
   links.start();
   webhooks.start();
-  const listener = await listenHttp(app, config.listen.tracking);
+  const listener = await listenHttp(app, config.listen.tracking, { observe });
   const hosts = new HostCertificates(db, keyRing, observe);
   const find = (name: string) => hosts.find(name);
   const secure = await listenHttps(app, config.listen.trackingTls, { config, observe, find });

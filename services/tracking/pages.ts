@@ -29,7 +29,7 @@ export const CONTENT_SECURITY_POLICY = [
 ].join("; ");
 
 /** The visitor's choice of what the pages are written in; Spanish unless something else is asked for. */
-export function languageOf(ctx: Context): Language {
+function languageOf(ctx: Context): Language {
   const accepted = ctx.acceptsLanguages([...LANGUAGES]);
   return accepted === "en" ? "en" : "es";
 }

@@ -5,6 +5,7 @@ import { UAParser } from "ua-parser-js";
 import { z } from "zod";
 import { recentMap } from "../core/recent-map.ts";
 import type { MachineRule, Visitor } from "../operations/mail/tracking-events.ts";
+import { networkOf } from "../platform/lookups/address-blocks.ts";
 import type { FindPlace } from "../platform/lookups/places.ts";
 import type { RecallReader } from "../store/mail/tracking/tracking-readers.ts";
 
@@ -65,7 +66,8 @@ export function compileVisitorRules(data: unknown, findPlace: FindPlace): Visito
   const originOf = remember((address: string) => ({
     machine: findMachineNetwork(rules.machines, address),
     place: findPlace(address),
-    network: networkOf(address),
+    // Without the part that tells its users apart.
+    network: ipaddr.isValid(address) ? networkOf(address) : "",
   }));
   return {
     allLinks: rules.machines.allLinks,
@@ -119,15 +121,6 @@ function remember<Answer>(answer: (question: string) => Answer): (question: stri
     known.set(question, found);
     return found;
   };
-}
-
-/** An address without the part that tells its users apart: /24 of IPv4, /48 of IPv6. */
-export function networkOf(address: string): string {
-  if (!ipaddr.isValid(address)) return "";
-  const parsed = ipaddr.process(address);
-  const bits = parsed.kind() === "ipv4" ? 24 : 48;
-  const octets = parsed.toByteArray().map((octet, index) => (index < bits / 8 ? octet : 0));
-  return `${ipaddr.fromByteArray(octets)}/${bits}`;
 }
 
 function isPrefetch(headers: IncomingHttpHeaders): boolean {

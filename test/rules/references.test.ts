@@ -257,8 +257,9 @@ const BROKEN: Readonly<Record<Exclude<keyof typeof BROKEN_REQUESTS, 413>, string
 function composeErrors(): string {
   const nowhere = {} as Db;
   const unused = KeyRing.ofSecret("unused");
-  const tokens = new TokenCallers({ db: nowhere, keyRing: unused, clock: systemClock, observe: () => {} });
-  const dialects = [makeDnsDialect({ db: nowhere, keyRing: unused, tokens }), makeMailDialect(nowhere, unused)];
+  const tools = { db: nowhere, keyRing: unused, clock: systemClock };
+  const tokens = new TokenCallers({ ...tools, observe: () => {} });
+  const dialects = [makeDnsDialect({ ...tools, tokens }), makeMailDialect(tools)];
   const rowOf = (refusal: Refusal, meaning: string, status?: string) => {
     const words = dialects.map((dialect) => dialect.toHttp(refusal));
     const answers = words.map((one) => `${status ?? one.status} | \`${JSON.stringify(one.body)}\``);

@@ -380,6 +380,32 @@ describe("campaigns of several instances that are due", () => {
   });
 });
 
+test("a runner that stops waits for no page, and does not pause the campaign for it", async () => {
+  let isAsked = false;
+  const web = createServer(() => {
+    isAsked = true;
+  });
+  await new Promise<void>((resolve) => web.listen(0, "127.0.0.1", resolve));
+  const numid = await addSend({ url: `http://127.0.0.1:${(web.address() as AddressInfo).port}/` });
+  await scheduleCampaign(database.db, { instanceId, numid }, { at: null, login: "ana" });
+  const runner = await makeRunner();
+  runner.start();
+  await eventually(
+    async () => isAsked,
+    (asked) => asked,
+    PATIENCE_MS,
+  );
+  const since = performance.now();
+  await runner.stop();
+  // Ten seconds are waited for a page.
+  expect(performance.now() - since).toBeLessThan(5_000);
+  expect(await sendOf(numid)).toMatchObject({ state: "scheduled", paused: null });
+  web.closeAllConnections();
+  web.close();
+  await requestCancellation(database.db, numid);
+  await completeCancellation(database.db, numid);
+});
+
 /** A campaign whose recipients are all queued, and a runner no more. */
 async function sendCampaign(): Promise<{ numid: number; eeid: string }> {
   const runner = await makeRunner();
@@ -411,7 +437,7 @@ const endHeld = (eeid: string, how: HeldContentEnd) =>
   endHeldContent(database.db, eeid, how, {
     instance: { id: instanceId, name: "test" },
     reason: sentence("guard-by-hand", { reason: "looked at" }),
-    ...{ by: "ana", address: "", audited: false },
+    ...{ by: "ana", address: "", audited: false, now: new Date() },
   });
 
 /** Of a batch's partitions, each once. */

@@ -397,6 +397,30 @@ describe("lock-out", () => {
     expect((await attemptFrom("198.51.100.3", "operator", PASSWORD)).status).toBe(200);
   });
 
+  test("who has an address of a known /64 is known, as browsers change theirs within it", async () => {
+    palomar.clock.advance(3_600_001);
+    expect((await attemptFrom("2001:db8:7:7::1", "operator", PASSWORD)).status).toBe(200);
+    expect((await attemptFrom("198.51.100.20", "operator", "wrong")).status).toBe(401);
+    const many = "update console_lockouts set failures = 99 where subject like 'login:%' and failures > 0";
+    await palomar.database.db.raw(many);
+    expect((await attemptFrom("198.51.100.21", "operator", "wrong")).status).toBe(401);
+    expect((await attemptFrom("2001:db8:7:8::1", "operator", PASSWORD)).status).toBe(429);
+    expect((await attemptFrom("2001:db8:7:7:ffff::2", "operator", PASSWORD)).status).toBe(200);
+    palomar.clock.advance(3_600_001);
+  });
+
+  test("what is refused unjudged counts for nobody else at its address", async () => {
+    const address = "203.0.113.20";
+    for (let failure = 0; failure < 5; failure += 1) await attemptFrom(address, "acme", "stale");
+    for (let refused = 0; refused < 40; refused += 1) {
+      expect((await attemptFrom(address, "acme", "stale")).status).toBe(429);
+    }
+    expect((await attemptFrom(address, "north", PASSWORD)).status).toBe(200);
+    const counts = palomar.database.db("console_lockouts").where({ subject: `address:${address}` });
+    expect(await counts.pluck("failures")).toEqual([5]);
+    palomar.clock.advance(3_600_001);
+  });
+
   test("waits are in the audit log of whoever answers for the account, and are the same for nobody's login", async () => {
     const guess = async (login: string) => {
       const answers: unknown[] = [];

@@ -15,13 +15,14 @@ import { withdrawBatch } from "../../services/store/mail/queue/queue-stops.ts";
 import { cancelDelivery } from "../../services/store/mail/queue/single-deliveries.ts";
 import { findBatch, readBatchProgress, setBatchCancelled } from "../../services/store/mail/sends/batches.ts";
 import { saveTrackedLinks } from "../../services/store/mail/tracking/tracking.ts";
-import { nextWebhookBatch, setWebhook } from "../../services/store/mail/tracking/webhooks.ts";
+import { nextWebhookBatch } from "../../services/store/mail/tracking/webhooks.ts";
 import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 import { queuedDeliveries } from "../support/spread-tables.ts";
 import { storeOutcomes } from "../support/store-outcomes.ts";
 import { findTraces } from "../support/traces.ts";
+import { setWebhook } from "../support/webhooks.ts";
 
 const SUBJECT = "josé.subject@bücher.example.net";
 const SPELLINGS = [SUBJECT, "josé.subject@xn--bcher-kva.example.net"];

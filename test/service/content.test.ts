@@ -73,7 +73,7 @@ describe.skipIf(!isRspamdInstalled)("with the real rspamd", () => {
   const held = () => listHeldContent(stack.context.db, stack.instanceId, 10);
   const change = () => ({
     ...{ instance: { id: stack.instanceId, name: "test" }, reason: sentence("guard-by-hand", { reason: "looked at" }) },
-    ...{ by: "ana", address: "", audited: true },
+    ...{ by: "ana", address: "", audited: true, now: new Date() },
   });
 
   it("submission refuses GTUBE and high scores, marks what is doubtful, and lets the rest pass", async () => {

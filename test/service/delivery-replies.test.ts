@@ -36,6 +36,23 @@ describe("replies", () => {
     expect(events[0].detail).toMatchObject({ reason: "userunknown" });
   });
 
+  test("a server that answers more slowly with each refusal is left for a new session, which knows of none", async () => {
+    const far = await sink({
+      onRcptTo: ({ address }, session, done) => {
+        const seen = session as { refusals?: number };
+        if (!/^r([0-9]|1[0-9])@/.test(address)) return done(null);
+        seen.refusals = (seen.refusals ?? 0) + 1;
+        const refuse = () => done(Object.assign(new Error("5.1.1 no such user"), { responseCode: 550 }));
+        return void setTimeout(refuse, seen.refusals < 9 ? 0 : 60_000);
+      },
+    });
+    run(makeWorker(routes({ "a.example.net": far.port })));
+    const batch = await untilSent(await accept(numbered(25, "a.example.net")));
+    expect(batch?.refused).toBe(20);
+    expect(far.messages).toHaveLength(5);
+    expect(far.sessions()).toBe(3);
+  });
+
   test("a domain that does not exist bounces at once", async () => {
     run(makeWorker(routes({})));
     expect((await untilSent(await accept(numbered(5, "gone.example.net"))))?.refused).toBe(5);

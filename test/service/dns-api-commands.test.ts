@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ServiceContext } from "../../services/platform/service.ts";
-import { findAcl } from "../../services/store/dns/acls.ts";
+import { findAcl, removeAcl } from "../../services/store/dns/acls.ts";
 import {
   KEY_RING,
   makeZone,
@@ -129,6 +129,7 @@ describe("palomar acl add", () => {
     });
     expect(taken.notes).toEqual([
       "warning: the secret of given.example has 20 octets, hmac-sha512 should have at least 64",
+      "warning: one has no zone a.example.org yet",
     ]);
     expect(made.notes).toEqual([]);
     expect((await palomar("acl", "add", "one", "nobody", "--notify", "192.0.2.1")).notes).toEqual([
@@ -142,6 +143,20 @@ describe("palomar acl add", () => {
     expect(row.secret_sealed).not.toContain("c2VjcmV0");
   });
 
+  test("warns of zones that the reseller does not have", async () => {
+    const zone = await makeZone(api);
+    await palomar("rpz", "feed", "add", "named-feed.example");
+    const named = ["--zone", zone, "--zone", "named-feed.example", "--zone", "unmade.example.org"];
+    const { notes, refused } = await palomar("acl", "add", "two", "elsewhere", "--block", "192.0.2.1", ...named);
+    expect({ notes, refused }).toEqual({
+      notes: [`warning: two has no zone ${zone} yet`, "warning: two has no zone unmade.example.org yet"],
+      refused: undefined,
+    });
+    await removeAcl(api.database.db, "two", "elsewhere");
+    const own = await palomar("acl", "add", "one", "here", "--block", "192.0.2.1", ...named);
+    expect(own.notes).toEqual(["warning: one has no zone unmade.example.org yet"]);
+  });
+
   test.each([
     [["one", "made"], "ACL made already exists"],
     [["one", "new", "--tsig", "key.example"], "TSIG key key.example already exists"],
@@ -153,11 +168,29 @@ describe("palomar acl add", () => {
     [["one", "new", "--tsig", "."], "the root"],
     [["one", "new", "--notify", "a b:53"], "HOST"],
     [["one", "new", "--notify", "192.0.2.1:99999"], "HOST"],
+    [["one", "new", "--notify", "300.1.1.1"], "300.1.1.1 is not HOST or HOST:PORT"],
     [["one", "new", "--zone", "a..b"], "a..b"],
   ])("refuses %j", async (words, refused) => {
     expect((await palomar("acl", "add", ...words)).refused).toContain(refused);
     expect(await findAcl(api.database.db, KEY_RING, "one", "new")).toBeUndefined();
   });
+});
+
+test("palomar acl show prints one stanza for several policy zones, each once", async () => {
+  await palomar("acl", "add", "one", "resolver", "--block", "192.0.2.1");
+  for (const feed of ["b.feed.example", "a.feed.example"]) await palomar("rpz", "feed", "add", feed);
+  const show = ["show", "one", "resolver", "--for", "bind", "--primary", "192.0.2.53:53"];
+  const given = ["b.feed.example", "A.feed.example", "b.feed.example."].flatMap((feed) => ["--rpz", feed]);
+  const { stanza } = (await palomar("acl", ...show, ...given)).json;
+  expect(stanza).toMatch(/response-policy \{ zone "b\.feed\.example" .* zone "a\.feed\.example" /);
+  expect(stanza.match(/^[a-z].* \{/gm)).toEqual([
+    'primaries "palomar-resolver" {',
+    'zone "b.feed.example" {',
+    'zone "a.feed.example" {',
+  ]);
+  expect((await palomar("acl", ...show, ...given, "--rpz", "none.example")).refused).toBe(
+    "feed none.example does not exist",
+  );
 });
 
 test("palomar resolver-block add", async () => {

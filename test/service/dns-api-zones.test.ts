@@ -312,10 +312,16 @@ describe("update_soa", () => {
     const at = (serial: number) => update(`acme/soa.example.org/ns1.example.net/h.example.net/${serial}/1/2/3/4/5`);
     expect((await at(6)).status).toBe(400);
     expect((await at(7)).body.serial).toBe(8);
-    expect((await at(2147483655)).body.serial).toBe(2147483655);
+    const leap = await at(2147483655);
+    expect(leap.body.serial).toBe(2147483655);
+    expect(leap.body.warnings).toEqual([
+      expect.stringMatching(/^the serial goes from 8 to 2147483655, 2147483647 ahead: /),
+    ]);
     expect((await at(8)).status).toBe(400);
     expect((await at(4294967295)).body.serial).toBe(4294967295);
-    expect((await at(3)).body.serial).toBe(3);
+    const around = await at(3);
+    expect(around.body.serial).toBe(3);
+    expect(around.body).not.toHaveProperty("warnings");
   });
 
   test.each([

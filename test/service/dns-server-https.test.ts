@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { type ClientHttp2Session, connect as connectHttp2, constants, type IncomingHttpHeaders } from "node:http2";
 import { request as requestHttps } from "node:https";
-import { connect as connectTcp } from "node:net";
+import { connect as connectTcp, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { promisify } from "node:util";
@@ -13,6 +13,7 @@ import {
   DEFAULT_TCP_LIMITS,
   type TcpLimits,
   type TcpListener,
+  type TcpListenerOptions,
 } from "../../services/dns-server/listeners/listen-tcp.ts";
 import { eventually } from "../support/dns-server.ts";
 import { isInstalled } from "../support/peers-processes.ts";
@@ -41,13 +42,16 @@ afterEach(async () => {
   await listener.stop();
 });
 
-async function listen(limits: Partial<TcpLimits> = {}): Promise<void> {
+async function listen(
+  limits: Partial<TcpLimits> = {},
+  // What is deferred is answered with what was asked, so that it can be told from all else.
+  answer: TcpListenerOptions["authorised"]["answer"] = (packet, _client, send) => send(packet),
+): Promise<void> {
   listener = await listenHttps(
     { host: "127.0.0.1", port: 0 },
     {
       pipeline: pipelineOn(zoneDatabase),
-      // What is deferred is answered with what was asked, so that it can be told from all else.
-      authorised: { answer: (packet, _client, send) => send(packet) },
+      authorised: { answer },
       limits: { ...DEFAULT_TCP_LIMITS, ...limits },
       nowSeconds: () => 1_700_000_000,
       tls: certificate,
@@ -186,6 +190,34 @@ describe("the HTTPS listener", () => {
     await eventually(async () => idle.filter(({ closed }) => closed).length === 2, PATIENCE_MS);
     for (const socket of idle) socket.destroy();
     await eventually(async () => (await askHttp1(get(QUERY)).catch(() => undefined))?.status === 200, PATIENCE_MS);
+  });
+
+  it.each(Object.entries(VERSIONS))(
+    "has room for whoever comes where all connections are open: %s",
+    async (_version, ask) => {
+      await listen({ connections: 2, idleMs: 600_000 });
+      const idle = Array.from({ length: 4 }, () => connectTcp(listener.port, "127.0.0.1").on("error", () => {}));
+      await eventually(async () => idle.filter(({ closed }) => closed).length === 2, PATIENCE_MS);
+      for (let count = 0; count < 4; count += 1) expect((await ask(get(QUERY))).status).toBe(200);
+    },
+  );
+
+  it.each(Object.entries(VERSIONS))("closes nobody whose query is under way for another: %s", async (_version, ask) => {
+    let hasCome = false;
+    let goOn = () => {};
+    await listen({ connections: 1, idleMs: 600_000 }, async (packet, _client, send) => {
+      hasCome = true;
+      await new Promise<void>((resolve) => {
+        goOn = resolve;
+      });
+      return send(packet);
+    });
+    const asked = ask(get(withTsig(QUERY)));
+    await eventually(async () => hasCome, PATIENCE_MS);
+    await closed(connectTcp(listener.port, "127.0.0.1").on("error", () => {}));
+    goOn();
+    expect((await asked).status).toBe(200);
+    expect((await ask(get(QUERY))).status).toBe(200);
   });
 
   it("takes a new certificate for the connections to come", async () => {
@@ -353,7 +385,7 @@ function secureSocket(protocols: readonly string[]): TLSSocket {
   }).on("error", () => {});
 }
 
-async function closed(socket: TLSSocket): Promise<void> {
+async function closed(socket: Socket): Promise<void> {
   if (!socket.closed) await new Promise((resolve) => socket.once("close", resolve));
 }
 

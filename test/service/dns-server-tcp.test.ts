@@ -8,6 +8,7 @@ import {
   listenTcp,
   type TcpLimits,
   type TcpListener,
+  type TcpListenerOptions,
 } from "../../services/dns-server/listeners/listen-tcp.ts";
 import { eventually } from "../support/dns-server.ts";
 import { createCertificate } from "../unit/dns-server/test-certificate.ts";
@@ -31,12 +32,16 @@ afterEach(async () => {
   await listener.stop();
 });
 
-async function listen(limits: Partial<TcpLimits> = {}, tls?: { cert: string; key: string }): Promise<void> {
+async function listen(
+  limits: Partial<TcpLimits> = {},
+  tls?: { cert: string; key: string },
+  answer: TcpListenerOptions["authorised"]["answer"] = () => Promise.resolve(false),
+): Promise<void> {
   listener = await listenTcp(
     { host: "127.0.0.1", port: 0 },
     {
       pipeline: pipelineOn(zoneDatabase),
-      authorised: { answer: () => Promise.resolve(false) },
+      authorised: { answer },
       limits: { ...DEFAULT_TCP_LIMITS, ...limits },
       nowSeconds: () => 1_700_000_000,
       ...(tls ? { tls } : {}),
@@ -145,7 +150,7 @@ describe("DNS over TCP (RFC 7766)", () => {
     await busy.until(() => busy.closed);
   });
 
-  it("caps connections in total, and for each client unless it is exempt", async () => {
+  it("caps connections for each client unless it is exempt", async () => {
     await listen({ connectionsPerClient: 3, limitLoopback: true, idleMs: NEVER_IDLE_MS });
     const clients = Array.from({ length: 5 }, () => peer());
     await refusedAmong(clients, 2);
@@ -160,9 +165,57 @@ describe("DNS over TCP (RFC 7766)", () => {
 
     await listen({ connectionsPerClient: 3, connections: 4, idleMs: NEVER_IDLE_MS });
     await refusedAmong(
-      Array.from({ length: 6 }, () => peer()),
-      2,
+      Array.from({ length: 4 }, () => peer()),
+      0,
     );
+  });
+
+  it("caps connections in total: whoever comes then and asks is answered, and transfers go on", async () => {
+    let goOn = () => {};
+    const half = Buffer.alloc(1_000);
+    const whole = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    await listen({ connections: 4, idleMs: NEVER_IDLE_MS }, undefined, async (_query, _client, send) => {
+      await send(half);
+      await whole;
+      return send(half);
+    });
+    const transfer = peer();
+    transfer.socket.write(query(1, "example.org", "AXFR" as dnsPacket.RecordType));
+    await transfer.until(() => transfer.messages.length === 1);
+    const holders = Array.from({ length: 12 }, () => peer());
+    await refusedAmong(holders, 9);
+    for (let id = 0; id < 8; id += 1) {
+      const client = peer();
+      client.socket.write(query(id));
+      await client.until(() => client.messages.length === 1);
+    }
+    expect(transfer.closed).toBe(false);
+    goOn();
+    await transfer.until(() => transfer.messages.length === 2);
+  });
+
+  it("closes nobody to whom an answer is on its way", async () => {
+    await listen({ connections: 1, idleMs: NEVER_IDLE_MS });
+    const first = peer();
+    first.socket.write(query(1, "big.example.org", "TXT"));
+    await first.until(() => first.messages.length === 1);
+    const answerOctets = 2 + first.messages[0]!.length;
+    // More than the system takes for a client that does not read.
+    const count = 400;
+    const slow = connect(listener.port, "127.0.0.1").pause();
+    sockets.push(slow);
+    await first.until(() => first.closed);
+    slow.write(Buffer.concat(Array.from({ length: count }, (_, id) => query(id, "big.example.org", "TXT"))));
+    await sleep(500);
+    const refused = peer();
+    await refused.until(() => refused.closed);
+    slow.resume();
+    await first.until(() => slow.bytesRead === count * answerOctets);
+    const next = peer();
+    next.socket.write(query(9));
+    await next.until(() => next.messages.length === 1);
   });
 
   it("stops reading from a client that does not read, and goes on when it does", async () => {
@@ -197,6 +250,23 @@ describe("DNS over TLS (RFC 7858)", () => {
     plain.socket.write(query(3));
     await plain.until(() => plain.closed);
     expect(plain.messages).toEqual([]);
+  });
+
+  it("has room for whoever comes, whether others have asked or not even shaken hands", async () => {
+    const certificate = await createCertificate();
+    await listen({ connections: 2, idleMs: NEVER_IDLE_MS }, certificate);
+    const secure = () =>
+      new Peer(connectTls({ port: listener.port, host: "127.0.0.1", ca: certificate.cert, servername: "localhost" }));
+    const silent = [secure(), peer(), peer()];
+    await eventually(async () => silent.filter(({ closed }) => closed).length === 1, PATIENCE_MS);
+    const clients: Peer[] = [];
+    for (let id = 0; id < 4; id += 1) {
+      const client = secure();
+      clients.push(client);
+      client.socket.write(query(id));
+      await client.until(() => client.messages.length === 1);
+    }
+    await eventually(async () => clients.filter(({ closed }) => closed).length >= 2, PATIENCE_MS);
   });
 
   it("takes a new certificate for the connections to come", async () => {

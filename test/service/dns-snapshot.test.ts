@@ -114,6 +114,23 @@ it("keeps the zones when it stops, and answers from them while the database is a
   expect(rcodeOf(await ask("www.gone.test", "A"))).toBe("NOERROR");
 });
 
+it("answers from the snapshot within seconds where the database takes connections and says nothing", async () => {
+  const gated = openDb(gateUrl, { connections: 2, name: "test" });
+  try {
+    await gate.hang();
+    const startedMs = performance.now();
+    running = await start({ ...context, db: gated });
+    // The driver gives up a connection after 10 s.
+    expect(performance.now() - startedMs).toBeLessThan(8_000);
+    expect(dataOf(await ask("www.kept.test", "A"))).toEqual(["192.0.2.2"]);
+  } finally {
+    await gate.shut();
+    await running?.stop();
+    running = undefined;
+    await gated.destroy();
+  }
+});
+
 it("catches up with what has happened meanwhile when the database is back", async () => {
   running = await start(context);
   await putZone(database, "changed.test", ["@ NS ns1.kept.test.", "www A 192.0.2.40"]);

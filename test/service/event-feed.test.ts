@@ -20,12 +20,12 @@ import {
   nextWebhookBatch,
   releaseWebhook,
   removeWebhook,
-  setWebhook,
 } from "../../services/store/mail/tracking/webhooks.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 import { listWaiting, queuedDeliveries } from "../support/spread-tables.ts";
 import { storeOutcomes } from "../support/store-outcomes.ts";
+import { setWebhook } from "../support/webhooks.ts";
 
 let api: TestMailApi;
 let campaign: number;

@@ -224,6 +224,17 @@ function openStreams(limits: Partial<StreamLimits>): { readonly streams: EventSt
 
 const EVERYTHING = { kinds: Object.values(TOLD_KINDS), campaigns: null, condition: null, after: undefined };
 
+test("so many of all instances at a time are enough, although they come at the same moment", async () => {
+  const { streams } = openStreams({ most: 2 });
+  const asked = [api.north, api.south, api.north, api.south];
+  const opened = await Promise.all(asked.map((instance) => streams.open(instance, EVERYTHING)));
+  expect(opened.map((stream) => stream.ok || stream.error.kind)).toEqual([true, true, "unavailable", "unavailable"]);
+  for (const stream of opened) if (stream.ok) stream.value.destroy();
+  const after = await streams.open(api.north, EVERYTHING);
+  expect(after.ok).toBe(true);
+  await streams.stop();
+});
+
 test("a reader that takes nothing is cut off, and others go on", async () => {
   const { streams, ends } = openStreams({ waitingOctets: 1_024, unreadMs: 200, heartbeatMs: 50 });
   const slow = await streams.open(api.north, EVERYTHING);

@@ -3,6 +3,7 @@ import { sentence } from "../../services/core/sentences.ts";
 import { watchInstances } from "../../services/delivery/guard-watch.ts";
 import { CredentialPlaces } from "../../services/operations/mail/credential-places.ts";
 import { holdInstance, releaseInstance } from "../../services/operations/mail/instance-hold.ts";
+import { systemClock } from "../../services/platform/clock.ts";
 import { guardPolicy } from "../../services/platform/config/guard-policy.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import type { Db } from "../../services/platform/postgres/db.ts";
@@ -84,7 +85,7 @@ const change = (reason: string, name = "test") => ({
     reason: sentence("guard-by-hand", { reason }),
     by: "ana",
   },
-  ...{ address: "192.0.2.1", audited: true },
+  ...{ address: "192.0.2.1", audited: true, now: new Date() },
 });
 const send = (email: string) =>
   stack.call("POST", "/envio/send_one_inline", {
@@ -125,7 +126,7 @@ async function happened(instanceId: number, counts: { tried?: number; [kind: str
 }
 const watch = () =>
   watchInstances({
-    db,
+    ...{ db, clock: systemClock },
     policy: guardPolicy,
     notices: stack.context.config.notices,
     observe: (observation) => observed.push(observation),

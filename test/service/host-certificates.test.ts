@@ -2,12 +2,17 @@ import { execFile } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { Agent, request } from "node:https";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { connect } from "node:tls";
 import { axios } from "acme-client";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { makeWriteZone } from "../../services/console/write-zone.ts";
 import { open } from "../../services/core/secret-box.ts";
 import { start as startDnsApi } from "../../services/dns-api/main.ts";
 import { start as startDnsServer } from "../../services/dns-server/main.ts";
+import type { WriteZone } from "../../services/operations/mail/domain-hosting.ts";
+import { obtainDueCertificate } from "../../services/operations/mail/host-certificate.ts";
+import { makePublicLook } from "../../services/platform/lookups/authoritative-lookup.ts";
 import { takeDueCertificate } from "../../services/store/mail/instances/host-certificates.ts";
 import { addInstanceDomain } from "../../services/store/mail/instances/instances.ts";
 import { start as startTracking } from "../../services/tracking/main.ts";
@@ -199,6 +204,33 @@ describe.skipIf(missing.length > 0)(`certificates of policy hosts${title}`, { ti
     await untilObtained(before.chain);
     const { body } = await one.call("GET", "/dns/one/rr/example.org");
     expect(JSON.stringify(body)).not.toContain("left-behind");
+  });
+
+  test("an order that ends while its proof is being written takes the proof away all the same", async () => {
+    const look = await makePublicLook({ config: palomar.context.config });
+    const writeZone = makeWriteZone(palomar.context, "test");
+    const ending = new AbortController();
+    let written = 0;
+    const write: WriteZone = async (zone, changes) => {
+      if (changes.creations.length > 0) {
+        ending.abort();
+        await sleep(500);
+        written += 1;
+      }
+      return writeZone(zone, changes);
+    };
+    // The console's own upkeep may be there first.
+    await eventually(
+      async () => {
+        await db()("host_certificates").update({ renew_at: db().fn.now(), try_at: db().fn.now() });
+        return obtainDueCertificate({ ...palomar.context, openLook: look, write, signal: ending.signal }, acme.url);
+      },
+      () => written > 0,
+      PATIENCE_MS,
+    );
+    expect((await row()).challenge).toBeNull();
+    const { body } = await palomar.users.one.call("GET", "/dns/one/rr/example.org");
+    expect(JSON.stringify(body)).not.toContain("_acme-challenge");
   });
 
   test.skipIf(noPostfix !== "")(

@@ -166,6 +166,12 @@ describe("the operator's hand", () => {
     expect((await operator.call("GET", "/paces/192.0.2.1/gmail")).body).toMatchObject({
       counts: [{ allowed: 3_600, tried: 5, delivered: 4, deferred: 1 }],
     });
+    const tooMany = { concerns: "connections" as const, waitSeconds: 1, messages: 1, ageMs: 0 };
+    await makeWorker()(Date.now(), { source: "192.0.2.3", signals: [tooMany], sessions: 8, tried: 3, delivered: 3 });
+    expect((await operator.call("GET", "/paces/192.0.2.3/gmail")).body).toMatchObject({
+      ...{ rate: null, connections: 4 },
+      counts: [{ allowed: null, tried: 3 }],
+    });
     const pinned = await operator.call("POST", "/paces/192.0.2.1/gmail/pin", { rate: 100, connections: null });
     expect(pinned.status).toBe(200);
     expect((await operator.call("GET", "/paces/192.0.2.1/gmail")).body).toMatchObject({

@@ -104,6 +104,24 @@ describe("PowerDNS's API", () => {
     expect(await pdns("DELETE", `/localhost/zones/${zone}`)).toMatchObject({ status: 404 });
   });
 
+  test("makes a zone with all that is given for it, or not at all", async () => {
+    const name = "whole.example.org.";
+    const comments = [{ content: "kept", account: "" }];
+    const asked = {
+      ...{ name, kind: "Master", nameservers: ["ns1.example.net."], soa_edit_api: "INCREASE" },
+      rrsets: [{ ...replace(`www.${name}`, "A", ["192.0.2.1"]), comments }],
+    };
+    await api.database.db.raw(`create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$;
+                      create trigger refuse before insert on rrset_comments execute function refuse()`);
+    expect(await pdns("POST", "/localhost/zones", asked)).toMatchObject({ status: 500 });
+    await api.database.db.raw("drop function refuse cascade");
+    expect(await pdns("POST", "/localhost/zones", asked)).toMatchObject({
+      status: 201,
+      body: { kind: "Master", soa_edit_api: "INCREASE" },
+    });
+    expect(await rrset(name, `www.${name}`, "A")).toMatchObject({ comments: [{ content: "kept" }] });
+  });
+
   test("shows nobody another's zones, and makes none for others", async () => {
     const zone = await newZone();
     const beta = "beta-api-key-0001";

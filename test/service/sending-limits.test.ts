@@ -5,6 +5,7 @@ import type { Send } from "../../services/operations/mail/accept-sends.ts";
 import { gatherPortion } from "../../services/operations/mail/campaign-start.ts";
 import { SendQueue } from "../../services/operations/mail/send-queue.ts";
 import { readSendingOverview } from "../../services/operations/mail/sending-overview.ts";
+import { sendingPolicy } from "../../services/platform/config/sending-limits.ts";
 import { type Db, openDb } from "../../services/platform/postgres/db.ts";
 import {
   releaseWaiting,
@@ -390,4 +391,16 @@ it("a new instance may send little a day at first, once its ramp has begun", asy
   });
   await setRamp(db, stack.instanceId, null);
   expect((await call(emails(501, "ramp"))).status).toBe(200);
+});
+
+it("what goes for everybody is shown as such, but for scopes of which the instance has limits of its own", async () => {
+  await setLimit({ perDay: 5 });
+  const everybody = ["instance", "campaign"].map((scope) =>
+    limit({ scope: scope as SendingLimit["scope"], perDay: 9 }),
+  );
+  const policy = { ...sendingPolicy, default: everybody };
+  expect((await readSendingOverview(db, stack.instanceId, new Date(), policy)).limits).toMatchObject([
+    { scope: "instance", per_day: 5, default: false },
+    { scope: "campaign", per_day: 9, default: true },
+  ]);
 });

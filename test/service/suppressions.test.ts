@@ -215,7 +215,7 @@ test("what was exported can be read back, and wrong lines do not stop good ones"
   for await (const lines of exportSuppressions(api.db, { instanceId: api.south.id })) text += lines;
   const away = { instanceId: api.north.id };
   const read = (csv: string, dryRun = false) =>
-    importSuppressions(api.db, away, Readable.from([csv]), { creator: "ana", dryRun });
+    importSuppressions(api.db, away, Readable.from([csv]), { creator: "ana", dryRun, now: new Date() });
   expect(await read(text, true)).toMatchObject({ created: 12, updated: 0, rejected: 0 });
   expect(await read(text)).toMatchObject({ created: 12, updated: 0, rejected: 0 });
   expect(await read(text)).toMatchObject({ created: 0, updated: 12, rejected: 0 });
@@ -233,7 +233,7 @@ test("what was exported can be read back, and wrong lines do not stop good ones"
 describe("of two reasons to list an address", () => {
   const owners = () => [{ instanceId: api.north.id }, "operator"] as const;
   const read = (owner: SuppressionOwner, csv: string, dryRun = false) =>
-    importSuppressions(api.db, owner, Readable.from([csv]), { creator: "ana", dryRun });
+    importSuppressions(api.db, owner, Readable.from([csv]), { creator: "ana", dryRun, now: new Date() });
   const listed = async (owner: SuppressionOwner, text: string) => {
     const page = { limit: 5 };
     const { entries } =
@@ -295,7 +295,8 @@ test("a rehearsal of an import refuses what the import refuses", async () => {
   const csv = "address,kind\n@unfit.test,invalid\n@unfit.test,whitelist\nfit@unfit.test,whitelist\n@unfit.test,\n";
   for (const owner of [{ instanceId: api.north.id }, "operator"] as const) {
     const [tried, done] = [true, false].map(
-      (dryRun) => () => importSuppressions(api.db, owner, Readable.from([csv]), { creator: "ana", dryRun }),
+      (dryRun) => () =>
+        importSuppressions(api.db, owner, Readable.from([csv]), { creator: "ana", dryRun, now: new Date() }),
     );
     const told = await tried!();
     expect(told.errors.map(({ line, reason }) => `${line} ${reason.code}`)).toEqual(
@@ -327,7 +328,7 @@ describe("an erasure", () => {
       { instanceId: api.north.id },
       Readable.from([["address,kind,note", ...rows].join("\n")]),
       {
-        ...{ creator: "ana", dryRun: false },
+        ...{ creator: "ana", dryRun: false, now: new Date() },
       },
     );
     expect(errors.map(({ line, reason }) => `${line}: ${reason.message}`)).toEqual([
@@ -338,7 +339,7 @@ describe("an erasure", () => {
       "6: this cannot be listed as invalid",
     ]);
     const wide = Readable.from([`address${",".repeat(10_000)}\na@words.test\n`]);
-    const options = { creator: "ana", dryRun: false };
+    const options = { creator: "ana", dryRun: false, now: new Date() };
     const refused = await importSuppressions(api.db, { instanceId: api.north.id }, wide, options);
     expect(refused).toMatchObject({ created: 0, errors: [{ line: 1 }] });
     expect(refused.errors[0]!.reason.message).toBe("the file has more than 10000 columns");

@@ -92,14 +92,14 @@ interface Reporting {
 }
 
 /** Starts what reports. @returns what it observed */
-function report({
-  texts,
-  reportsTo,
-  sinkOf = () => reportsTo!,
-  post,
-  policy = {},
-  reportMs,
-}: Reporting): Observation[] {
+function report(reporting: Reporting): Observation[] {
+  return startReporting(reporting).observed;
+}
+
+function startReporting({ texts, reportsTo, sinkOf = () => reportsTo!, post, policy = {}, reportMs }: Reporting): {
+  observed: Observation[];
+  stop(): Promise<void>;
+} {
   const observed: Observation[] = [];
   const reporter = startTlsReporter({
     ...{ db: database.db, keyRing: KEY_RING, clock: systemClock, bounceDomain: BOUNCE_DOMAIN },
@@ -118,7 +118,7 @@ function report({
     post: post ?? (() => Promise.reject(new Error("nothing goes by HTTPS"))),
   });
   stops.push(() => reporter.stop());
-  return observed;
+  return { observed, stop: () => reporter.stop() };
 }
 
 const sendings = () =>
@@ -424,6 +424,41 @@ test.each<[string, (index: number) => string]>([
   await eventually(sendings, (rows) => rows.some(({ reply }) => reply === "it took too long"));
   expect(slow.most()).toBeLessThanOrEqual(3);
   expect((await sendings()).filter(({ state }) => state === "failed")).toEqual([]);
+});
+
+test("whoever stops waits for no server and no answer, and gives back what was in hand", async () => {
+  await addInstanceDomain(database.db, KEY_RING, instanceId, BOUNCE_DOMAIN);
+  const slow = await stalledSink();
+  let signal: AbortSignal | undefined;
+  await addSessions("mail.example.net");
+  await addSessions("web.example.org");
+  const texts = {
+    "mail.example.net": ["v=TLSRPTv1; rua=mailto:tls@mail.example.net"],
+    "web.example.org": ["v=TLSRPTv1; rua=https://web.example.org/"],
+  };
+  const { observed, stop } = startReporting({
+    ...{ texts, reportsTo: slow.server, policy: { mostAttempts: 1 } },
+    post: (_url, _message, time) => {
+      signal = time;
+      return new Promise(() => {});
+    },
+  });
+  await eventually(
+    async () => signal !== undefined && slow.most() === 1,
+    (isUnderWay) => isUnderWay,
+  );
+  const since = performance.now();
+  await stop();
+  // A whole report has a minute.
+  expect(performance.now() - since).toBeLessThan(20_000);
+  expect(signal!.aborted).toBe(true);
+  expect(observed).toEqual([]);
+  const inHand = database.db("tls_report_sendings").whereNot({ uri: "" });
+  expect(await inHand.clone().select("state", "attempts")).toEqual([
+    { state: "due", attempts: 0 },
+    { state: "due", attempts: 0 },
+  ]);
+  expect(await inHand.clone().where("due_at", ">", database.db.fn.now())).toEqual([]);
 });
 
 test("without a key of the bounce domain no report leaves by mail, and somebody hears of it", async () => {

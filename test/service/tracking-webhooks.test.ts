@@ -10,12 +10,12 @@ import {
   listWebhookBatches,
   removeWebhook,
   replayWebhookBatch,
-  setWebhook,
 } from "../../services/store/mail/tracking/webhooks.ts";
 import { webhookWaitSeconds } from "../../services/tracking/webhooks/worker.ts";
 import { addTestInstance } from "../support/instances.ts";
 import { eventually } from "../support/stack.ts";
 import { startTestTracking, type TestTracking } from "../support/tracking.ts";
+import { setWebhook } from "../support/webhooks.ts";
 
 interface Received {
   readonly body: string;

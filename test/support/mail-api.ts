@@ -59,7 +59,7 @@ export async function startMailApi(env: Readonly<Record<string, string>> = {}): 
       if (observation.level === "error") failures.push(observation);
     },
   );
-  const listener = await listenHttp(app, [{ host: "127.0.0.1", port: 0 }]);
+  const listener = await listenHttp(app, [{ host: "127.0.0.1", port: 0 }], { observe: () => {} });
   const url = listener!.url;
   const makeInstance = async (name: string): Promise<TestInstance> => {
     const key = `api-key-of-${name}`;

@@ -7,6 +7,8 @@ export interface TcpGate {
   /** That the server has sent so far. */
   readonly octets: number;
   shut(): Promise<void>;
+  /** To be called when it is shut: clients then get their connections, and nothing over them, until it is shut again. */
+  hang(): Promise<void>;
   open(): Promise<void>;
 }
 
@@ -41,6 +43,10 @@ export async function openTcpGate(target: { readonly host: string; readonly port
       const closed = new Promise((resolve) => server.close(resolve));
       for (const socket of sockets) socket.destroy();
       await closed;
+    },
+    hang: async () => {
+      server = createServer(keep);
+      await listen(port);
     },
     open: async () => {
       server = createServer(pass);

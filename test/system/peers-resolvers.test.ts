@@ -19,6 +19,8 @@ import {
 } from "../support/peers-resolvers.ts";
 
 const FEED = "policy.example.net";
+/** Applied as well, by those that transfer. */
+const OTHER_FEED = "other-policy.example.net";
 /** The zone that the resolvers resolve, on the same server. */
 const ZONE = "victims.test";
 const PATIENCE_MS = 60_000;
@@ -34,13 +36,15 @@ beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), "palomar-feed-"));
   database = await createTestDatabase();
   await addZoneOwner(database);
-  const names = ["early", "late", "kept", "walled"].map((name) => `${name} A 192.0.2.1`);
+  const names = ["early", "late", "kept", "walled", "other"].map((name) => `${name} A 192.0.2.1`);
   await putZone(database, ZONE, ["@ NS ns", "ns A 127.0.0.1", ...names, "addressed A 192.0.2.200"]);
   context = dnsServerContext(database, { env: { PALOMAR_DNS_UDP: "portable" } });
   palomar = operatorOf(context);
   await printed(palomar("reseller", "licence", SCOPE.resellerId, "--rpz", "on"));
-  await printed(palomar("rpz", "feed", "add", FEED));
-  await printed(palomar("rpz", "activate", FEED, SCOPE.resellerId));
+  for (const feed of [FEED, OTHER_FEED]) {
+    await printed(palomar("rpz", "feed", "add", feed));
+    await printed(palomar("rpz", "activate", feed, SCOPE.resellerId));
+  }
   await printed(palomar("rpz", "rule", "add", FEED, `qname:early.${ZONE}`, "nxdomain"));
 });
 
@@ -84,6 +88,12 @@ describe.each(RESOLVERS)("%s with a feed", (resolver) => {
         process.stdout.write(
           `${resolver}: blocked after ${seconds(blockedAfterMs)}, released after ${seconds(releasedAfterMs)}\n`,
         );
+        // Knot Resolver reads one file.
+        if (resolver !== "kresd") {
+          expect(await rcode("other")).toBe("NOERROR");
+          await printed(palomar("rpz", "rule", "add", OTHER_FEED, `qname:other.${ZONE}`, "nxdomain"));
+          await eventually(async () => (await rcode("other")) === "NXDOMAIN", PATIENCE_MS);
+        }
         await ruled(resolver, "add", `qname:walled.${ZONE}`, "A 192.0.2.80");
         await ruled(resolver, "add", "ip:192.0.2.200/32", "nxdomain");
         await eventually(async () => {
@@ -107,7 +117,7 @@ async function startWith(resolver: PolicyResolver, permission: readonly string[]
   service = await start(context);
   const server = service.addresses.dns as string;
   await eventually(async () => rcodeOf(await askDns(server, ZONE, "SOA")) === "NOERROR", 60_000);
-  const show = ["acl", "show", SCOPE.resellerId, "resolver", "--primary", server, "--rpz", FEED];
+  const show = ["acl", "show", SCOPE.resellerId, "resolver", "--primary", server, "--rpz", FEED, "--rpz", OTHER_FEED];
   const stanza = resolver === "kresd" ? await exportFeed() : await printed(palomar(...show, "--for", resolver));
   peer = await startResolver(resolver, port, { stanza, upstream: server, upstreamZone: ZONE });
 }

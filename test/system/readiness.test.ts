@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import type { ServiceName } from "../../services/platform/service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { runPalomar, startServices } from "../support/deployment.ts";
+import { askDns, rcodeOf } from "../support/dns-client.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 import { openTcpGate, type TcpGate } from "../support/tcp-gate.ts";
 
@@ -46,6 +47,26 @@ it.each<[readonly ServiceName[], number, string]>([
     await eventually(ask, (answer) => answer.status === 200 && answer.body.status === "ok");
   } finally {
     await running.stop();
+  }
+});
+
+it("name servers start within seconds where the database takes connections and says nothing", async () => {
+  const env = environment();
+  await (await startServices(["dns-server"], env)).stop();
+  await gate.shut();
+  await gate.hang();
+  try {
+    const startedMs = performance.now();
+    const running = await startServices(["dns-server"], env);
+    const tookMs = performance.now() - startedMs;
+    // SERVFAIL would say that no zones are known yet.
+    expect(rcodeOf(await askDns(running.addresses.dns!, "www.example.org", "A"))).toBe("REFUSED");
+    running.kill();
+    // The driver gives up a connection after 10 s.
+    expect(tookMs).toBeLessThan(9_000);
+  } finally {
+    await gate.shut();
+    await gate.open();
   }
 });
 

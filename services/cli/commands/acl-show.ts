@@ -22,20 +22,26 @@ import type { CommandRuntime } from "../runtime.ts";
 
 interface ShowOptions {
   readonly for: Secondary | PolicyConsumer;
-  readonly rpz?: string;
+  readonly rpz: readonly string[];
   readonly primary?: string;
 }
 
 /** `palomar acl show`: what to paste on the other side, secret included. Adds to the `acl` command. */
 export function registerAclShowCommand(program: Command, runtime: CommandRuntime): void {
   const acl = program.commands.find((command) => command.name() === "acl") ?? program.command("acl");
+  const gather = (value: string, gathered: readonly string[]) => [...gathered, value];
   const programs = [...new Set<string>([...SECONDARIES, ...POLICY_CONSUMERS])];
   acl
     .command("show")
     .argument("<reseller_id>")
     .argument("<name>")
     .addOption(new Option("--for <program>", "whose configuration it is").choices(programs).makeOptionMandatory())
-    .option("--rpz <feed>", "for a resolver that applies this policy zone")
+    .option(
+      "--rpz <feed>",
+      "for a resolver that applies this policy zone; repeatable, in the order of applying",
+      gather,
+      [],
+    )
     .option("--primary <host:port>", "the address of this server; the running one's when not given")
     .description("print the configuration of a secondary or a resolver, secret included")
     .action(async (resellerId: string, name: string, options: ShowOptions) => {
@@ -56,15 +62,19 @@ async function composeStanza(
   const acl = await findAcl(db, keyRing, resellerId, name);
   if (!acl) return runtime.refuse(`ACL ${name} does not exist`);
   const facts = { aclName: name, key: acl.tsig, primary };
-  if (options.rpz === undefined) {
+  if (options.rpz.length === 0) {
     if (!isOneOf(SECONDARIES, options.for)) return runtime.misused(`${options.for} is no secondary: give --rpz FEED`);
     const zones = await listAclZones(db, resellerId, acl.zones);
     return secondaryStanza(options.for, { ...facts, zones });
   }
   if (!isOneOf(POLICY_CONSUMERS, options.for)) return runtime.misused(`${options.for} applies no policy zones`);
-  const apex = parseDomainName(options.rpz);
-  if (!apex.ok || !(await findFeed(db, apex.value))) return runtime.refuse(`feed ${options.rpz} does not exist`);
-  return policyStanza(options.for, { ...facts, zones: [] }, zoneName(apex.value));
+  const feeds = new Set<string>();
+  for (const feed of options.rpz) {
+    const apex = parseDomainName(feed);
+    if (!apex.ok || !(await findFeed(db, apex.value))) return runtime.refuse(`feed ${feed} does not exist`);
+    feeds.add(zoneName(apex.value));
+  }
+  return policyStanza(options.for, { ...facts, zones: [] }, [...feeds]);
 }
 
 function isOneOf<const Names extends readonly string[]>(names: Names, name: string): name is Names[number] {

@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { readAcl, readTsigKey, tsigKeyWarning } from "../../core/dns/acl-input.ts";
 import { addAcl } from "../../store/dns/acls.ts";
+import { namesWithoutZone } from "../../store/dns/transfer-zones.ts";
 import { orRefuse } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
@@ -36,7 +37,11 @@ export function registerAclCommand(program: Command, runtime: CommandRuntime): v
         if (blocks.length === 0 && !tsig)
           runtime.note("warning: nobody may transfer by it, with neither --block nor --tsig");
         const acl = { ...parts, resellerId, tsig };
-        orRefuse(runtime, await runtime.withDatabase(({ db, keyRing }) => addAcl(db, keyRing, acl)));
+        const unknown = await runtime.withDatabase(async ({ db, keyRing }) => {
+          orRefuse(runtime, await addAcl(db, keyRing, acl));
+          return namesWithoutZone(db, resellerId, parts.zones ?? []);
+        });
+        for (const zone of unknown) runtime.note(`warning: ${resellerId} has no zone ${zone} yet`);
         const key = tsig && { name: tsig.name, algorithm: tsig.algorithm, secret: tsig.secret.toString("base64") };
         runtime.print({ name, tsig: key }, key ? `${name} ${key.name} ${key.algorithm} ${key.secret}` : name);
       },

@@ -161,6 +161,7 @@ function byHand(reason: string) {
     by: `command line (${userInfo().username})`,
     address: "",
     audited: true,
+    now: new Date(),
   };
 }
 

@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { BOUNCE_REASONS } from "../../core/mail/bounce/reason.ts";
-import { type readPlace, toMessageJson, toStoryJson } from "../../operations/mail/message-json.ts";
+import type { readPlace } from "../../operations/mail/message-export.ts";
+import { toMessageJson, toStoryJson } from "../../operations/mail/message-json.ts";
 import { type MessageSearch, planSearch, searchMessages } from "../../operations/mail/message-search.ts";
 import { type MessageStory, readMessageStory } from "../../operations/mail/message-story.ts";
 import type { Db } from "../../platform/postgres/db.ts";

@@ -35,7 +35,7 @@ export function registerPaceCommand(program: Command, runtime: CommandRuntime): 
       const counts = found.counts.map(({ at, allowed, tried, delivered, deferred }) =>
         [
           at.toISOString(),
-          `allowed ${Math.round(allowed)} an hour`,
+          allowed === null ? "no limit" : `allowed ${Math.round(allowed)} an hour`,
           `tried ${tried}`,
           `delivered ${delivered}`,
           `deferred ${deferred}`,

@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { packageFolder } from "../../platform/package-folder.ts";
 import { hasCluster } from "../../platform/postgres/embedded-postgres-cluster.ts";
 import { findLockHolder } from "../../platform/process-lock.ts";
 import { SERVICE_NAMES } from "../../platform/service.ts";
@@ -20,7 +19,7 @@ import {
   judgeSettings,
   judgeStatus,
   type KnownStatus,
-  type StatusLimits,
+  loadLimits,
 } from "../judge-status.ts";
 import { inspectMachine } from "../machine-status.ts";
 import type { CommandRuntime } from "../runtime.ts";
@@ -71,10 +70,6 @@ export function registerStatusCommand(program: Command, runtime: CommandRuntime)
 /** Who asks from a machine that runs no stack asks for the others. */
 function ownProblems(stack: StackStatus, { nodes }: KnownStatus): readonly string[] {
   return stack.running || nodes.length === 0 ? stack.problems : [];
-}
-
-function loadLimits(): StatusLimits {
-  return JSON.parse(readFileSync(join(packageFolder, "config", "status.json"), "utf8"));
 }
 
 async function askStack(dataDir: string): Promise<StackStatus> {

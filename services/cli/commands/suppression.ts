@@ -126,7 +126,7 @@ function registerImport(suppression: Command, runtime: CommandRuntime): void {
     .action(async (whose: string, file: string, { dryRun }: { readonly dryRun: boolean }) => {
       const csv = await openInput(runtime, file);
       const report = await withList(runtime, whose, (db, owner) =>
-        importSuppressions(db, owner, csv, { creator: "", dryRun }),
+        importSuppressions(db, owner, csv, { creator: "", dryRun, now: new Date() }),
       );
       printImport(runtime, report);
     });

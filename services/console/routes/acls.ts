@@ -166,7 +166,7 @@ function stanzaEndpoint(context: ConsoleContext): ConsoleEndpoint {
       const apex = readDomainName("rpz", fields.rpz);
       if (!apex.ok) return apex;
       if (!(await findFeed(db, apex.value))) return refuse(problem("no-such-feed"));
-      return ok({ ...shown, stanza: policyStanza(fields.for, facts, zoneName(apex.value)) });
+      return ok({ ...shown, stanza: policyStanza(fields.for, facts, [zoneName(apex.value)]) });
     },
   });
 }

@@ -198,7 +198,7 @@ async function sendTest(
     copies: [],
     archive: false,
   };
-  const judged = await content.judgeSend(send, by.clientAddress);
+  const judged = await content.judgeSend(send, by.clientAddress, new Date(clock.nowMs()));
   if (!judged.ok) return judged;
   const accepted = await inTransaction(db, (transaction) => acceptSend(transaction, judged.value));
   if (!accepted.ok) return refuse(sendRefusal(accepted.error, clock.nowMs()));

@@ -170,7 +170,7 @@ const holdEndpoints: MakeConsoleEndpoints = (context) => {
           // The console writes the audit log itself.
           const change = {
             ...{ instance, reason: sentence("guard-by-hand", { reason }), by: caller.login },
-            ...{ address: clientAddress, audited: false },
+            ...{ address: clientAddress, audited: false, now: new Date(context.clock.nowMs()) },
           };
           const isChanged = await (verb === "hold" ? holdInstance(db, change) : releaseInstance(db, change));
           if (!isChanged) return refuse(problem(verb === "hold" ? "instance-held-already" : "instance-not-held"));
@@ -227,7 +227,7 @@ const contentEndpoints: MakeConsoleEndpoints = (context) => {
         withInstance(context, caller, name, async (instance) => {
           const change = {
             ...{ instance, reason: sentence("guard-by-hand", { reason }), by: caller.login },
-            ...{ address: clientAddress, audited: false },
+            ...{ address: clientAddress, audited: false, now: new Date(context.clock.nowMs()) },
           };
           const ended = await endHeldContent(db, eeid, verb, change);
           return ended ? ok({ eeid }) : refuse(problem("no-such-held-content"));

@@ -1,15 +1,13 @@
 import { z } from "zod";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
+import { exportMessages, readPlace, writePlace } from "../../operations/mail/message-export.ts";
 import {
-  exportMessages,
   messageJson,
-  readPlace,
   searchReason,
   storyJson,
   toMessageJson,
   toStoryJson,
-  writePlace,
 } from "../../operations/mail/message-json.ts";
 import { type MessageSearch, planSearch, searchMessages } from "../../operations/mail/message-search.ts";
 import { readMessageStory } from "../../operations/mail/message-story.ts";

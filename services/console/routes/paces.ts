@@ -32,7 +32,7 @@ const paceJson = z.object({
 
 const countJson = z.object({
   at: z.string().meta({ description: "beginning of five minutes; ISO 8601, UTC" }),
-  allowed: z.number().meta({ description: "messages an hour, at their end" }),
+  allowed: count.meta({ description: "messages an hour, at their end; null: as fast as it goes" }),
   tried: z.int(),
   delivered: z.int(),
   deferred: z.int().meta({ description: "by replies that want less" }),

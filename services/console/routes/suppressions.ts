@@ -241,7 +241,11 @@ function importEndpoint(context: ConsoleContext, list: ListPath): ConsoleEndpoin
         const description = { kind: "suppression-import", object: name, owner: caller.login, about };
         const file = { incoming, mostOctets: MOST_CSV_OCTETS, dryRun: fields.dry_run === "true" };
         return startImportJob(context, description, file, (csv, options) =>
-          importSuppressions(context.db, owner, csv, { ...options, creator: caller.login }),
+          importSuppressions(context.db, owner, csv, {
+            ...options,
+            creator: caller.login,
+            now: new Date(context.clock.nowMs()),
+          }),
         );
       }),
   });

@@ -72,9 +72,6 @@ export function parsePolicy(text: PolicyText): Result<AccessPolicy, Refusal> {
   });
 }
 
-/** A policy that restricts nothing, as that of a key. */
-export const FULL_POLICY: AccessPolicy = { networks: null, zones: null, names: null, types: null, verbs: POLICY_VERBS };
-
 export function showPolicy({ networks, zones, names, types, verbs }: AccessPolicy): Required<PolicyText> {
   return {
     access: verbs.length === 0 ? "read" : "write",

@@ -133,7 +133,12 @@ function canonicalServer(text: string): string | undefined {
   const port = Number(match?.[3] ?? DNS_PORT);
   if (host === undefined || port < 1 || port > 65_535 || isForMany(host)) return undefined;
   if (match?.[1] !== undefined) return isWholeAddress(host) && host.includes(":") ? `[${host}]:${port}` : undefined;
-  return isWholeAddress(host) || parseDomainName(host).ok ? `${host}:${port}` : undefined;
+  return isWholeAddress(host) || isServerName(host) ? `${host}:${port}` : undefined;
+}
+
+/** RFC 1123 §2.1: no host name ends in a number, so that addresses can be told from names. */
+function isServerName(host: string): boolean {
+  return parseDomainName(host).ok && !/(?:^|\.)\d+\.?$/.test(host);
 }
 
 /** As zones and keys are named: lower case, without the final dot. */

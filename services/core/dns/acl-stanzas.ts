@@ -44,9 +44,12 @@ export function secondaryStanzaLines(program: Secondary, facts: StanzaFacts): It
   return SECONDARY_STANZAS[program]({ ...facts, zones });
 }
 
-/** What to paste into a resolver's configuration, for one policy zone. */
-export function policyStanza(program: PolicyConsumer, facts: StanzaFacts, feed: string): string {
-  return POLICY_STANZAS[program](facts, feed).join("\n");
+/**
+ * What to paste into a resolver's configuration, for the policy zones that it is to apply.
+ * @param feeds in the order in which they are applied
+ */
+export function policyStanza(program: PolicyConsumer, facts: StanzaFacts, feeds: readonly string[]): string {
+  return POLICY_STANZAS[program](facts, feeds).join("\n");
 }
 
 /** NSD does from 4.9 on; its stanza has both, the catalog's words behind a `#`. */
@@ -62,7 +65,9 @@ const SECONDARY_STANZAS: { readonly [program in Secondary]: Stanza } = {
   unbound: unboundSecondary,
 };
 
-const POLICY_STANZAS: { readonly [program in PolicyConsumer]: (facts: StanzaFacts, feed: string) => string[] } = {
+type PolicyStanza = (facts: StanzaFacts, feeds: readonly string[]) => string[];
+
+const POLICY_STANZAS: { readonly [program in PolicyConsumer]: PolicyStanza } = {
   bind: bindPolicy,
   unbound: unboundPolicy,
   recursor: recursorPolicy,
@@ -72,19 +77,32 @@ function* bindSecondary(facts: StanzaFacts): Iterable<string> {
   const id = identifier(facts);
   yield* bindPrimaries(facts);
   for (const { name } of facts.zones) yield* bindZone(id, name);
-  for (const { name, isCatalog } of facts.zones) {
-    // There is one options block in a configuration, so it cannot be part of what is pasted.
-    if (isCatalog)
-      yield `// in options: catalog-zones { zone "${name}" default-primaries { ${bindPrimary(facts)} } min-update-interval 1; };`;
-  }
+  const catalogs = facts.zones.filter(({ isCatalog }) => isCatalog);
+  const settings = `default-primaries { ${bindPrimary(facts)} } min-update-interval 1`;
+  yield* inBindOptions("catalog-zones", settings, catalogs);
 }
 
-function bindPolicy(facts: StanzaFacts, feed: string): string[] {
+function bindPolicy(facts: StanzaFacts, feeds: readonly string[]): string[] {
   return [
-    // There is one options block in a configuration, and by default BIND lets a policy rest for a minute between changes.
-    `// in options: response-policy { zone "${feed}" min-update-interval 1; };`,
+    // By default BIND lets a policy rest for a minute between changes.
+    ...inBindOptions(
+      "response-policy",
+      "min-update-interval 1",
+      feeds.map((name) => ({ name })),
+    ),
+    "// Where the file has another stanza of this ACL, leave the key and the primaries out here.",
     ...bindPrimaries(facts),
-    ...bindZone(identifier(facts), feed, "  allow-query { localhost; };"),
+    ...feeds.flatMap((feed) => bindZone(identifier(facts), feed, "  allow-query { localhost; };")),
+  ];
+}
+
+/** There is one options block in a configuration, so it cannot be part of what is pasted; nor has it a statement twice. */
+function inBindOptions(statement: string, settings: string, zones: readonly { readonly name: string }[]): string[] {
+  if (zones.length === 0) return [];
+  const settled = zones.map(({ name }) => `zone "${name}" ${settings};`);
+  return [
+    `// in options: ${statement} { ${settled.join(" ")} };`,
+    `// Where options has a ${statement} already, put what is in the braces into its own.`,
   ];
 }
 
@@ -166,17 +184,19 @@ function* unboundSecondary(facts: StanzaFacts): Iterable<string> {
   }
 }
 
-function unboundPolicy(facts: StanzaFacts, feed: string): string[] {
+function unboundPolicy(facts: StanzaFacts, feeds: readonly string[]): string[] {
   const { primary } = facts;
   return [
     ...noKeyInUnbound(facts),
     "server:",
     '  module-config: "respip validator iterator"',
-    "rpz:",
-    `  name: "${feed}"`,
-    `  primary: ${primary.host}@${primary.port}`,
-    `  rpz-log: yes`,
-    `  rpz-log-name: "${identifier(facts)}"`,
+    ...feeds.flatMap((feed) => [
+      "rpz:",
+      `  name: "${feed}"`,
+      `  primary: ${primary.host}@${primary.port}`,
+      "  rpz-log: yes",
+      `  rpz-log-name: "${identifier(facts)}"`,
+    ]),
   ];
 }
 
@@ -187,12 +207,12 @@ function noKeyInUnbound({ key }: StanzaFacts): string[] {
 /** Seconds between the looks of PowerDNS Recursor, which takes no NOTIFY for policy zones. */
 const RECURSOR_REFRESH_SECONDS = 5;
 
-function recursorPolicy({ key, primary }: StanzaFacts, feed: string): string[] {
+function recursorPolicy({ key, primary }: StanzaFacts, feeds: readonly string[]): string[] {
   const options = [
     ...(key ? [`tsigname="${key.name}"`, `tsigalgo="${key.algorithm}"`, `tsigsecret="${base64(key)}"`] : []),
     `refresh=${RECURSOR_REFRESH_SECONDS}`,
   ];
-  return [`rpzPrimary({"${bracketed(primary)}"}, "${feed}", {${options.join(", ")}})`];
+  return feeds.map((feed) => `rpzPrimary({"${bracketed(primary)}"}, "${feed}", {${options.join(", ")}})`);
 }
 
 /** From the ACL's name, so that the stanzas of several fit one file; with a digest where the name cannot stand as it is. */

@@ -127,7 +127,7 @@ export function encodeMessage(message: Message): Uint8Array {
 }
 
 /** Writes a question, its name compressed. */
-export function writeQuestion(out: WireWriter, question: Question): void {
+function writeQuestion(out: WireWriter, question: Question): void {
   out.compressedName(question.name);
   out.u16(question.type);
   out.u16(question.class);
@@ -137,7 +137,7 @@ export function writeQuestion(out: WireWriter, question: Question): void {
  * Writes a record, its owner compressed, and of the names in its RDATA those that may be (RFC 3597 §4).
  * A record without `class` is of class IN.
  */
-export function writeRecord(out: WireWriter, record: ResourceRecord & { readonly class?: number }): void {
+function writeRecord(out: WireWriter, record: ResourceRecord & { readonly class?: number }): void {
   const { owner, type, ttl, rdata } = record;
   if (type === TYPE.OPT || type === TYPE.TSIG) out.uncompressedName(owner);
   else out.compressedName(owner);

@@ -157,11 +157,6 @@ export function isWildcard(name: DomainName): boolean {
   return name.wire[0] === 1 && name.wire[1] === ASTERISK;
 }
 
-/** Canonical DNS name order: negative, zero or positive as `a` sorts before, with or after `b` (RFC 4034 §6.1). */
-export function compareCanonical(a: DomainName, b: DomainName): number {
-  return Buffer.compare(nameSortKey(a.wire), nameSortKey(b.wire));
-}
-
 /**
  * Octets whose plain comparison is canonical order (RFC 4034 §6.1): labels from the root down, ASCII letters in
  * lower case, each label ended by a zero octet, which therefore sorts first; inside labels 0x00 becomes 01 01 and

@@ -4,13 +4,15 @@ import { type Sentence, sentence } from "../sentences.ts";
 /** How the serials of a zone run: plain numbers, or `YYYYMMDDSS` in UTC. */
 export type SerialType = "numeric" | "calendar";
 
-/** Why a serial cannot be given. */
+/** Why a serial cannot be given, or is doubtful. */
 export type SerialError = Sentence;
 
 /** Serials live in 32-bit sequence space (RFC 1982 §2). */
 const SERIAL_SPACE = 2 ** 32;
 /** The largest increment that still means "ahead" (RFC 1982 §3.1). */
 const MAX_INCREMENT = 2 ** 31 - 1;
+/** Two increments that are not above this one are ahead together as well. */
+const SAFE_INCREMENT = 2 ** 30 - 1;
 /** Changes that a calendar serial can number in one day. */
 const CHANGES_A_DAY = 100;
 
@@ -29,6 +31,15 @@ export function compareSerial(a: number, b: number): number | undefined {
 /** Whether a secondary at `current` would take `candidate` as newer. */
 export function serialIsAhead(candidate: number, current: number): boolean {
   return compareSerial(candidate, current) === 1;
+}
+
+/**
+ * Of a serial that is lawfully ahead, but so far that a secondary which does not fetch it may find what comes after it behind
+ * its own, and then keeps its data for good (RFC 1982 §3.2, §7).
+ */
+export function serialWarnings(has: number, next: number): Sentence[] {
+  const increment = (next - has + SERIAL_SPACE) % SERIAL_SPACE;
+  return increment > SAFE_INCREMENT ? [sentence("serial-leaps", { has, next, increment })] : [];
 }
 
 /**

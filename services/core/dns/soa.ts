@@ -50,23 +50,6 @@ export function decodeSoaRdata(rdata: Uint8Array): SoaRdata {
   };
 }
 
-/**
- * EXPIRE and MINIMUM of RDATA, in seconds, without its names being looked at.
- * @throws when the octets are too few for a SOA
- */
-export function timesOfSoa(rdata: Uint8Array): { readonly expire: number; readonly minimum: number } {
-  if (rdata.length < MIN_SOA_OCTETS) throw new Error(`not the RDATA of a SOA record: ${rdata.length} octets`);
-  return { expire: uint32At(rdata, rdata.length - 8), minimum: uint32At(rdata, rdata.length - 4) };
-}
-
-/** A DataView for each of millions would cost more. */
-function uint32At(octets: Uint8Array, at: number): number {
-  return ((octets[at]! << 24) | (octets[at + 1]! << 16) | (octets[at + 2]! << 8) | octets[at + 3]!) >>> 0;
-}
-
-/** Two names of one octet, five numbers. */
-const MIN_SOA_OCTETS = 2 + 5 * 4;
-
 /** Whether two are alike but for their serials. */
 export function sameSoaValues(a: SoaRdata, b: SoaRdata): boolean {
   return Buffer.compare(encodeSoaRdata({ ...a, serial: 0 }), encodeSoaRdata({ ...b, serial: 0 })) === 0;

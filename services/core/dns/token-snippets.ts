@@ -1,5 +1,5 @@
 /** Programs that speak DNS UPDATE or PowerDNS's API, and the formats of their configuration. */
-export const TOKEN_PROGRAMS = [
+const TOKEN_PROGRAMS = [
   "certbot",
   "lego-rfc2136",
   "lego-pdns",

@@ -12,7 +12,7 @@ export interface AuditedZone extends PlacedZone {
 }
 
 /** A reseller and the name of a zone that it had, in one text. */
-export function notedName(apex: DomainName, resellerId: string): string {
+function notedName(apex: DomainName, resellerId: string): string {
   return `${resellerId} ${formatDomainName(apex).toLowerCase()}`;
 }
 

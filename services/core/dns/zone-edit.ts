@@ -153,7 +153,7 @@ export function editRecords(
   });
 }
 
-export function recordDoesNotExist(id: number): Refusal {
+function recordDoesNotExist(id: number): Refusal {
   return unacceptable("record-unknown", { record: id });
 }
 

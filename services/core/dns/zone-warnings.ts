@@ -288,7 +288,7 @@ function rememberRefusals(apex: DomainName, view: ZoneView): (name: DomainName) 
 }
 
 /** The types whose targets must be no aliases (RFC 2181 §10.3, RFC 2782). */
-export const POINTING_TYPES: readonly number[] = [TYPE.NS, TYPE.MX, TYPE.SRV];
+const POINTING_TYPES: readonly number[] = [TYPE.NS, TYPE.MX, TYPE.SRV];
 
 /** Where an MX, NS or SRV record points. */
 function targetOf({ type, rdata }: ResourceRecord): DomainName | undefined {

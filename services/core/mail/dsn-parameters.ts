@@ -2,7 +2,7 @@
 import { ok, type Result, refuse } from "../result.ts";
 
 /** What a sender may ask to be told. */
-export const NOTIFICATIONS = ["success", "failure", "delay"] as const;
+const NOTIFICATIONS = ["success", "failure", "delay"] as const;
 
 export type Notification = (typeof NOTIFICATIONS)[number];
 

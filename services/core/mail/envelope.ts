@@ -38,7 +38,7 @@ export function makeEnvelope(
 }
 
 /** An address as SMTP carries it: A-labels, so that a plain local part needs no SMTPUTF8. */
-export function wireAddress(address: EmailAddress): string {
+function wireAddress(address: EmailAddress): string {
   return address.key;
 }
 

@@ -13,7 +13,7 @@ const MOST_WORDS = 40;
 const LONGEST_WORD = 60;
 
 /** Words as they are looked for: in lower case, without accents, each once. */
-export function wordsOf(text: string): string[] {
+function wordsOf(text: string): string[] {
   const plain = text
     .normalize("NFD")
     .replace(/\p{M}+/gu, "")

@@ -1,4 +1,4 @@
-import type { Leave, TrafficShaping } from "../shaping.ts";
+import { FREE, type Leave, type TrafficShaping } from "../shaping.ts";
 
 /** Messages wait for so long in all while their partition is in hand: then others have their turn. */
 const MOST_WAIT_MS = 10_000;
@@ -127,5 +127,3 @@ export class LaneLeave {
     return true;
   }
 }
-
-const FREE: Leave = { source: undefined, provider: "" };

@@ -150,9 +150,10 @@ function orderExchangers(
   if (records.every(isNullMx)) {
     return refuse(reply(556, "5.1.10", `the domain ${domain} does not accept mail`)); // RFC 7505 §4
   }
-  const own = records.find(({ exchange }) => sameName(exchange, ownName));
+  // RFC 5321 §5.1: whoever is as far away as we are, or farther, would give it back to us.
+  const own = Math.min(...records.filter((each) => sameName(each.exchange, ownName)).map((each) => each.preference));
   const usable = records
-    .filter((record) => !isNullMx(record) && (own === undefined || record.preference < own.preference))
+    .filter((record) => !isNullMx(record) && record.preference < own)
     .map((record) => ({ ...record, draw: random() }))
     .sort((a, b) => a.preference - b.preference || a.draw - b.draw);
   if (usable.length === 0) return refuse(reply(550, "5.4.6", `mail for ${domain} loops back to this host`));

@@ -1,5 +1,6 @@
 import { ok, type Result } from "../../core/result.ts";
 import type { Config } from "../../platform/config/config.ts";
+import { splitHostPort } from "../../platform/config/config-values.ts";
 import type { Resolver } from "../../platform/lookups/resolver.ts";
 import type { Route } from "../session-pool.ts";
 import type { FindDane } from "./dane.ts";
@@ -42,9 +43,4 @@ export function makeFindRoute({ config, sandboxAddress, ...mx }: RouteSurroundin
       return (destination, attemptsMade) =>
         findMxRoute(destination, { ...mx, allowedBlocks: config.fetchAllow, ownName: config.hostname }, attemptsMade);
   }
-}
-
-function splitHostPort(address: string): { host: string; port: number } {
-  const colon = address.lastIndexOf(":");
-  return { host: address.slice(0, colon).replace(/^\[|\]$/g, ""), port: Number(address.slice(colon + 1)) };
 }

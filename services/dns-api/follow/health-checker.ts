@@ -30,6 +30,8 @@ const TICK_MS = 100;
 const READ_EVERY_MS = 5_000;
 /** What is over the bounds is put off for so long. */
 const PUT_OFF_MS = 250;
+/** A clock that was put back by more ticks has all checks take their places anew; less is waited for. */
+const MOST_TICKS_BACK = 10;
 
 const { checks: policy } = followPolicy;
 
@@ -67,7 +69,7 @@ interface Run {
   probe: OwnedProbe;
   /** Failures in a row. */
   failures: number;
-  /** What this node says of it; undefined until it has said something. */
+  /** What this node says of it, whichever process made it say so; undefined until it has said something. */
   verdict: boolean | undefined;
   isUnderWay: boolean;
   isGone: boolean;
@@ -83,8 +85,11 @@ export class HealthChecker {
   readonly #id = randomUUID();
   readonly #runs = new Map<number, Run>();
   readonly #slots = new Map<number, Run[]>();
+  /** Those that are still to be written. */
   readonly #verdicts = new Map<number, NewVerdict>();
-  readonly #bounds = new CheckBounds(policy);
+  /** Probes whose verdicts were written since the last reading began, which may not know of it. */
+  readonly #told = new Set<number>();
+  #bounds = new CheckBounds(policy);
   readonly #reading: RepeatedWork;
   readonly #seen: RepeatedWork;
   readonly #telling: RepeatedWork;
@@ -134,28 +139,39 @@ export class HealthChecker {
     const share = this.#share;
     if (!share || share.place < 0) return SEEN_EVERY_MS;
     const { db, node } = this.#options;
+    this.#told.clear();
     const mine = (await readAllProbes(db)).filter(({ id }) => id % share.of === share.place);
-    const fresh = mine.filter(({ id }) => !this.#runs.has(id));
-    const said = fresh.length > 0 ? await readVerdicts(db, node) : new Map<number, boolean>();
+    const said = mine.length > 0 ? await readVerdicts(db, node) : new Map<number, boolean>();
     const ids = new Set(mine.map(({ id }) => id));
     for (const [id, run] of this.#runs) {
       if (ids.has(id)) continue;
       run.isGone = true;
       this.#runs.delete(id);
+      this.#verdicts.delete(id);
     }
     for (const probe of mine) {
       const run = this.#runs.get(probe.id);
-      if (run) run.probe = probe;
-      else this.#begin(probe, said.get(probe.id));
+      if (!run) {
+        this.#begin(probe, said.get(probe.id));
+        continue;
+      }
+      run.probe = probe;
+      // Who had it before may have written something since it was taken over.
+      if (!this.#verdicts.has(probe.id) && !this.#told.has(probe.id)) run.verdict = said.get(probe.id);
     }
     probesHere.set(this.#runs.size);
     return READ_EVERY_MS;
   }
 
-  /** A probe that nobody has looked at, or whose turn may have been missed, has it soon. */
   #begin(probe: OwnedProbe, verdict: boolean | undefined): void {
     const run = { probe, failures: 0, verdict, isUnderWay: false, isGone: false };
     this.#runs.set(probe.id, run);
+    this.#place(run);
+  }
+
+  /** A probe that nobody has looked at, or whose turn may have been missed, has it soon. */
+  #place(run: Run): void {
+    const { probe, verdict } = run;
     const now = this.#options.clock.nowMs();
     const { tenant, address } = probe;
     if (verdict === undefined && !isInBlocks(address, this.#options.allowed)) {
@@ -189,8 +205,9 @@ export class HealthChecker {
   async #tickOn(): Promise<void> {
     const { signal } = this.#stopping;
     while (!signal.aborted) {
-      const now = this.#options.clock.nowMs();
-      for (const slot = this.#slotAt(now); this.#lastSlot < slot; ) {
+      const slot = this.#slotAt(this.#options.clock.nowMs());
+      if (slot < this.#lastSlot - MOST_TICKS_BACK) this.#placeAnew(slot);
+      while (this.#lastSlot < slot) {
         this.#lastSlot += 1;
         const due = this.#slots.get(this.#lastSlot) ?? [];
         this.#slots.delete(this.#lastSlot);
@@ -198,6 +215,14 @@ export class HealthChecker {
       }
       await sleep(TICK_MS, undefined, { signal }).catch(() => {});
     }
+  }
+
+  /** The clock was put back: what has its place by the former time would wait until that comes again. */
+  #placeAnew(slot: number): void {
+    this.#lastSlot = slot;
+    this.#slots.clear();
+    this.#bounds = new CheckBounds(policy);
+    for (const run of this.#runs.values()) if (!run.isUnderWay) this.#place(run);
   }
 
   #start(run: Run): void {
@@ -269,6 +294,7 @@ export class HealthChecker {
     const told = [...this.#verdicts.values()];
     await writeVerdicts(db, node, told, new Date(clock.nowMs()));
     for (const verdict of told) {
+      this.#told.add(verdict.probeId);
       if (this.#verdicts.get(verdict.probeId) === verdict) this.#verdicts.delete(verdict.probeId);
     }
     onVerdicts();

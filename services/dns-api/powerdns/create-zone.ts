@@ -14,6 +14,8 @@ import { checkRecords, readNewZone } from "../../operations/dns/zone-files.ts";
 import { listCompanies } from "../../store/dns/companies.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { findPowerdnsZone, replaceComments, setPowerdnsSettings } from "../../store/dns/powerdns-zones.ts";
+import { withinQuotas } from "../../store/dns/quotas.ts";
+import { inTransaction } from "../../store/transactions.ts";
 import { actorOf, scopeOf } from "../caller.ts";
 import type { DnsApiContext } from "../context.ts";
 import { ZONE_FILE_BOUNDS } from "../large-work.ts";
@@ -52,17 +54,24 @@ export async function createPowerdnsZone(
   if (!planned.ok) return refuse((await findDuplicate(context, caller, fields.name, planned.error)) ?? planned.error);
   const crmId = await companyOf(context, caller, fields.account ?? undefined);
   if (!crmId.ok) return crmId;
-  const { db, announcer } = context;
   const { added, comments } = planned.value;
   const tooMuch = await judgeComments(context.db, undefined, comments, undefined);
   if (tooMuch) return refuse(tooMuch);
-  const created = await createZone(db, { ...scopeOf(caller), crmId: crmId.value }, added, actorOf(caller));
-  if (!created.ok) return created;
-  const { id } = created.value.zone;
   const { kind, soaEditApi, denial } = settings.value;
-  await setPowerdnsSettings(db, id, { ...(kind && { kind }), ...(soaEditApi !== undefined && { soaEditApi }) });
-  await replaceComments(db, id, comments);
-  announcer.announce([id]);
+  const kept = { ...(kind && { kind }), ...(soaEditApi !== undefined && { soaEditApi }) };
+  const created = await withinQuotas(context.db, () =>
+    inTransaction(context.db, async (transaction) => {
+      const owner = { ...scopeOf(caller), crmId: crmId.value };
+      const zone = await createZone(transaction, owner, added, actorOf(caller));
+      if (!zone.ok) return zone;
+      const { id } = zone.value.zone;
+      await setPowerdnsSettings(transaction, id, kept);
+      await replaceComments(transaction, id, comments);
+      return ok(id);
+    }),
+  );
+  if (!created.ok) return created;
+  context.announcer.announce([created.value]);
   return ok({ apex: added.apex, denial });
 }
 

@@ -6,9 +6,9 @@ import { TYPE, typeMnemonic } from "../../core/dns/rr-types.ts";
 import { soaRecord } from "../../core/dns/soa.ts";
 import type { PowerdnsZone, RrsetComment } from "../../store/dns/powerdns-zones.ts";
 
-export const recordJson = z.object({ content: z.string(), disabled: z.boolean() });
-export const commentJson = z.object({ content: z.string(), account: z.string(), modified_at: z.int() });
-export const rrsetJson = z.object({
+const recordJson = z.object({ content: z.string(), disabled: z.boolean() });
+const commentJson = z.object({ content: z.string(), account: z.string(), modified_at: z.int() });
+const rrsetJson = z.object({
   name: z.string(),
   type: z.string(),
   ttl: z.int(),

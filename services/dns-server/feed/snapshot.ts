@@ -1,5 +1,6 @@
-import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Observe } from "../../platform/observability/observation.ts";
+import { Turn } from "../../platform/turns.ts";
 import type { ZoneSummary } from "../../store/dns/zone-states.ts";
 import type { AccessFeed } from "../transfer/access-feed.ts";
 import { ZoneDatabaseReader } from "../zone-database/reader.ts";
@@ -18,12 +19,10 @@ const REFRESH_MS = 60 * 60_000;
 const FIRST_MS = 10_000;
 /** A stop waits this long for the last file; the one before is good as well. */
 const STOP_PATIENCE_MS = 4_000;
-/** How long this thread is held up at a time. */
-const TURN_MS = 5;
 /** Nodes that are taken apart in a turn. */
 const COLLECT_NODES = 2_000;
-/** Between two looks at the clock, each of which costs as much as a name. */
-const LOOKS_A_TIME = 16;
+/** Steps between two looks at the clock, each of which costs as much as a name. */
+const STEPS_A_LOOK = 16;
 
 export interface ZoneDatabaseSnapshotOptions {
   readonly file: string;
@@ -102,16 +101,16 @@ export class ZoneDatabaseSnapshot {
     const ageSeconds = this.#ageSecondsOf(snapshot.head);
     const isWanted = (zone: SnapshotZone) => this.#isUsable(zone, ageSeconds) && only?.has(zone.id) !== false;
     const takes = new ZoneTakes(writer, publisher, isWanted);
-    const pause = makePause();
+    const turn = new Turn(STEPS_A_LOOK);
     try {
       if (only === undefined) {
-        await this.#empty(pause);
+        await this.#empty(turn);
         this.#makeTables(snapshot);
       }
       publisher.follow(snapshot.head.life);
       for await (const chunk of snapshot.chunks()) {
         takes.begin(chunk);
-        while (takes.takeNext()) if (pause.isDue()) await pause.take();
+        while (takes.takeNext()) if (turn.isOver) await turn.next();
       }
       for (const zone of snapshot.head.suspended) if (publisher.isInScope(zone.resellerId)) publisher.suspend(zone);
     } finally {
@@ -122,13 +121,13 @@ export class ZoneDatabaseSnapshot {
   }
 
   /** What a load from the database has left that broke off is of another time than the file. */
-  async #empty(pause: Pause): Promise<void> {
+  async #empty(turn: Turn): Promise<void> {
     const { publisher, writer } = this.#options;
     for (const id of [...publisher.knownIds()]) {
       publisher.withdraw([id]);
-      if (pause.isDue()) await pause.take();
+      if (turn.isOver) await turn.next();
     }
-    while (writer.collect(COLLECT_NODES)) await pause.take();
+    while (writer.collect(COLLECT_NODES)) await turn.next();
   }
 
   /** The tables in the size that they will need, where that does not take the room of zones. */
@@ -197,9 +196,9 @@ export class ZoneDatabaseSnapshot {
     const reader = new ZoneDatabaseReader(writer.memory);
     const head = { writtenAtMs: nowMs(), life, access: access.sealed(), suspended: [...publisher.suspended] };
     const draft = new SnapshotWriter(file, head);
-    const pause = makePause();
+    const turn = new Turn(STEPS_A_LOOK);
     const goOn = async () => {
-      if (pause.isDue()) await pause.take();
+      if (turn.isOver) await turn.next();
       return !isTooLate();
     };
     try {
@@ -249,25 +248,4 @@ interface Saving {
   readonly draft: SnapshotWriter;
   readonly images: ZoneImageMaker;
   readonly reader: ZoneDatabaseReader;
-}
-
-/** To be looked at now and then in long work: lets the thread's other work go on when its turn has lasted long enough. */
-interface Pause {
-  readonly isDue: () => boolean;
-  readonly take: () => Promise<void>;
-}
-
-function makePause(): Pause {
-  let turnEnds = performance.now() + TURN_MS;
-  let looks = 0;
-  return {
-    isDue: () => {
-      looks += 1;
-      return looks % LOOKS_A_TIME === 0 && performance.now() >= turnEnds;
-    },
-    take: async () => {
-      await nextTurn();
-      turnEnds = performance.now() + TURN_MS;
-    },
-  };
 }

@@ -31,8 +31,10 @@ export interface ZoneFeedOptions {
 
 /** What a running feed turns to. */
 export interface ZoneFeedUses {
-  /** Fills the zone database from elsewhere where the database is away at the start; tells whether it could. */
+  /** Fills the zone database from elsewhere where the database is away, or silent, at the start; tells whether it could. */
   readonly loadSnapshot: () => Promise<boolean>;
+  /** Resolves when the database has been silent for too long to wait for it without a zone database. */
+  readonly patience: Promise<unknown>;
   /** Told of zones whose new version is answered from now on; after a start, of all of them. */
   readonly onPublished: (zones: readonly ZoneState[]) => void;
 }
@@ -43,7 +45,7 @@ export interface ZoneFeedUses {
  */
 export class ZoneFeed {
   readonly #options: ZoneFeedOptions;
-  #uses: ZoneFeedUses = { loadSnapshot: async () => false, onPublished: () => {} };
+  #uses: ZoneFeedUses = { loadSnapshot: async () => false, patience: Promise.resolve(), onPublished: () => {} };
   readonly #stopping = new AbortController();
   /** Where the next reading begins; null while nothing has been read on this connection. */
   #sinceXid: string | null = null;
@@ -98,7 +100,9 @@ export class ZoneFeed {
     let retryMs = FIRST_RETRY_MS;
     while (!this.#stopping.signal.aborted) {
       try {
-        await this.#followUntilLost(() => {
+        const opening = this.#options.openConnection();
+        if (await this.#loadsMeanwhile(opening)) onFirstAttempt();
+        await this.#followUntilLost(await opening, () => {
           retryMs = FIRST_RETRY_MS;
           onFirstAttempt();
         });
@@ -114,9 +118,20 @@ export class ZoneFeed {
     onFirstAttempt();
   }
 
+  /**
+   * Turns to the snapshot while a database that neither refuses nor answers is waited for.
+   * @returns whether zones have been loaded by it
+   */
+  async #loadsMeanwhile(opening: Promise<unknown>): Promise<boolean> {
+    if (this.#isLoaded) return false;
+    const { patience, loadSnapshot } = this.#uses;
+    const isSilent = await Promise.race([opening.then(() => false), patience.then(() => true)]);
+    if (isSilent) this.#isLoaded = await loadSnapshot();
+    return this.#isLoaded;
+  }
+
   /** Follows over one connection; rejects when that is lost. */
-  async #followUntilLost(onCurrent: () => void): Promise<void> {
-    const client = await this.#options.openConnection();
+  async #followUntilLost(client: pg.Client, onCurrent: () => void): Promise<void> {
     let lost: Error | undefined;
     const lose = (error?: Error) => {
       lost ??= error ?? new Error("the database closed the connection");

@@ -10,22 +10,37 @@ export interface ConnectionLimits {
   readonly limitLoopback: boolean;
 }
 
+/** For so long a connection that never asked anything is spared, where another one that did is idle: its query may be on its way. */
+const FIRST_QUERY_MS = 1_000;
+
+/** What a connection is known by on both sides of its handshake, where it is two sockets. */
+type Ends = Pick<Socket, "remoteAddress" | "remotePort" | "localAddress">;
+
 /**
  * Keeps a listener's open connections within the limits, before a handshake of TLS begins. To be set up before anybody
- * else listens to the server's `connection` event: a socket over the limit is destroyed there.
+ * else listens to the server's `connection` event: a socket over the limit is destroyed there. Where all that there may
+ * be are open, a new one takes the place of the one that has been idle longest (RFC 7766 §6.2.3), those that never asked
+ * anything first.
  */
 export class ClientConnections {
-  readonly #open = new Set<Socket>();
+  readonly #open = new Map<string, Place>();
   readonly #counts: ConnectionCounts;
+  readonly #most: number;
+  readonly #waiting: Waiting = { silent: new Set(), idle: new Set() };
 
   constructor(server: Server, limits: ConnectionLimits) {
     this.#counts = new ConnectionCounts(limits.connectionsPerClient, limits.limitLoopback);
-    server.maxConnections = limits.connections;
+    this.#most = limits.connections;
     server.prependListener("connection", (socket) => this.#admit(socket));
   }
 
+  /** @returns undefined when the connection is gone */
+  placeOf(socket: Ends): Place | undefined {
+    return this.#open.get(keyOf(socket));
+  }
+
   closeAll(): void {
-    for (const socket of this.#open) socket.destroy();
+    for (const { socket } of this.#open.values()) socket.destroy();
   }
 
   #admit(socket: Socket): void {
@@ -35,17 +50,83 @@ export class ClientConnections {
       socket.destroy();
       return;
     }
-    if (this.#counts.enter(socket, remoteAddress) > 0) {
+    if (this.#counts.enter(socket, remoteAddress) > 0 || !this.#makeRoom()) {
       this.#counts.leave(socket);
       socket.destroy();
       return;
     }
-    this.#open.add(socket);
+    const key = keyOf(socket);
+    const place = new Place(socket, this.#waiting);
+    this.#open.set(key, place);
     socket.once("close", () => {
-      this.#open.delete(socket);
+      place.leave();
+      if (this.#open.get(key) === place) this.#open.delete(key);
       this.#counts.leave(socket);
     });
   }
+
+  /** @returns whether there is room for one more */
+  #makeRoom(): boolean {
+    const { silent, idle } = this.#waiting;
+    if (this.#open.size < this.#most) return true;
+    const [oldest] = silent;
+    const [idlest] = idle;
+    const isLate = oldest !== undefined && performance.now() - oldest.sinceMs >= FIRST_QUERY_MS;
+    const given = isLate ? oldest : (idlest ?? oldest);
+    if (!given) return false;
+    given.leave();
+    this.#open.delete(keyOf(given.socket));
+    given.socket.destroy();
+    return true;
+  }
+}
+
+/** Connections that could make room, each set in the order in which they came into it. */
+interface Waiting {
+  /** Nothing was asked over them yet. */
+  readonly silent: Set<Place>;
+  /** All that was asked over them is answered. */
+  readonly idle: Set<Place>;
+}
+
+/** One connection among all that there may be. What is under way over it keeps it from being closed for another. */
+export class Place {
+  readonly socket: Socket;
+  /** When the connection came, by `performance.now()`. */
+  readonly sinceMs = performance.now();
+  readonly #waiting: Waiting;
+  #underWay = 0;
+  #isGone = false;
+
+  constructor(socket: Socket, waiting: Waiting) {
+    this.socket = socket;
+    this.#waiting = waiting;
+    waiting.silent.add(this);
+  }
+
+  /** A whole query has come, or something of an answer is being sent. */
+  begin(): void {
+    this.#underWay += 1;
+    this.#waiting.silent.delete(this);
+    this.#waiting.idle.delete(this);
+  }
+
+  /** To be called once for each {@link begin}. */
+  end(): void {
+    this.#underWay -= 1;
+    if (this.#underWay === 0 && !this.#isGone) this.#waiting.idle.add(this);
+  }
+
+  /** The connection is gone, or as good as gone. */
+  leave(): void {
+    this.#isGone = true;
+    this.#waiting.silent.delete(this);
+    this.#waiting.idle.delete(this);
+  }
+}
+
+function keyOf({ remoteAddress, remotePort, localAddress }: Ends): string {
+  return `${remoteAddress} ${remotePort} ${localAddress}`;
 }
 
 /** Begins to listen; rejects when the address cannot be had. @returns the port in force */

@@ -1,5 +1,5 @@
+import { CannotListen } from "../../platform/bind.ts";
 import type { HostPort } from "../../platform/config/config-values.ts";
-import { CannotListen } from "../../platform/http/listen.ts";
 import { listenTcp, type TcpListener, type TcpListenerOptions } from "./listen-tcp.ts";
 import type { UdpListener } from "./listen-udp.ts";
 

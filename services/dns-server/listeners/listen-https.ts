@@ -10,7 +10,7 @@ import type { HostPort } from "../../platform/config/config-values.ts";
 import { Client, TRANSPORT } from "../message/client.ts";
 import { TCP_MESSAGE_OCTETS } from "../message/edns.ts";
 import { DEFER, DROP } from "../pipeline.ts";
-import { ClientConnections, listenOn } from "./client-connections.ts";
+import { ClientConnections, listenOn, type Place } from "./client-connections.ts";
 import {
   cacheControlOf,
   DNS_MEDIA_TYPE,
@@ -38,26 +38,26 @@ const MOST_SESSION_MEMORY = 1;
 
 /** Opens a listener for DNS over HTTPS (RFC 8484), HTTP/2 and HTTP/1.1. Rejects when the address cannot be had. */
 export async function listenHttps(address: HostPort, options: HttpsListenerOptions): Promise<TcpListener> {
-  const deadlines = new Deadlines(options.limits.idleMs);
+  const clients = new Clients(options.limits.idleMs);
   const server = createSecureServer(
     {
       ...{ ...options.tls, ...TLS_SETTINGS, handshakeTimeout: options.limits.idleMs },
       ...{ allowHTTP1: true, settings: HTTP2_SETTINGS, maxSessionMemory: MOST_SESSION_MEMORY },
     },
-    (request, response) => void new Exchange(request, response, options).run(() => deadlines.putOff(request)),
+    (request, response) => void new Exchange(request, response, options).run(clients.of(request)),
   );
   const connections = new ClientConnections(server, options.limits);
   server.on("tlsClientError", (_error: Error, socket: TLSSocket) => socket.destroy());
   server.on("session", (session: ServerHttp2Session) => {
-    deadlines.set(session, () => session.destroy());
+    clients.add(session, connections.placeOf(session.socket), () => session.destroy());
     session.on("error", () => {});
-    session.once("close", () => deadlines.clear(session));
+    session.once("close", () => clients.remove(session));
   });
   server.on("secureConnection", (socket: TLSSocket) => {
     if (socket.alpnProtocol === "h2") return;
-    deadlines.set(socket, () => socket.destroy());
+    clients.add(socket, connections.placeOf(socket), () => socket.destroy());
     socket.on("error", () => {});
-    socket.once("close", () => deadlines.clear(socket));
+    socket.once("close", () => clients.remove(socket));
   });
   const port = await listenOn(server, address);
   return {
@@ -71,27 +71,34 @@ export async function listenHttps(address: HostPort, options: HttpsListenerOptio
   };
 }
 
-/** When each connection is closed for want of whole queries; nothing else puts that off. */
-class Deadlines {
+/** What there is to know of a connection, while its requests come and go. */
+interface Connected {
+  /** Closes it for want of whole queries; nothing else puts that off. */
+  readonly deadline: NodeJS.Timeout;
+  /** Undefined when it is gone. */
+  readonly place: Place | undefined;
+}
+
+/** The connections of all clients: sessions of HTTP/2, and sockets of HTTP/1.1. */
+class Clients {
   readonly #idleMs: number;
-  readonly #timers = new WeakMap<object, NodeJS.Timeout>();
+  readonly #connected = new WeakMap<object, Connected>();
 
   constructor(idleMs: number) {
     this.#idleMs = idleMs;
   }
 
-  /** @param connection a session of HTTP/2, or the socket of HTTP/1.1 */
-  set(connection: object, close: () => void): void {
-    this.#timers.set(connection, setTimeout(close, this.#idleMs));
+  add(connection: object, place: Place | undefined, close: () => void): void {
+    this.#connected.set(connection, { deadline: setTimeout(close, this.#idleMs), place });
   }
 
-  putOff({ stream, socket }: Http2ServerRequest): void {
+  of({ stream, socket }: Http2ServerRequest): Connected | undefined {
     // Requests of HTTP/1.1 come without a stream, whatever the types say.
-    this.#timers.get((stream as typeof stream | undefined)?.session ?? socket)?.refresh();
+    return this.#connected.get((stream as typeof stream | undefined)?.session ?? socket);
   }
 
-  clear(connection: object): void {
-    clearTimeout(this.#timers.get(connection));
+  remove(connection: object): void {
+    clearTimeout(this.#connected.get(connection)?.deadline);
   }
 }
 
@@ -100,6 +107,7 @@ class Exchange {
   readonly #request: Http2ServerRequest;
   readonly #response: Http2ServerResponse;
   readonly #options: HttpsListenerOptions;
+  #isClosed = false;
 
   constructor(request: Http2ServerRequest, response: Http2ServerResponse, options: HttpsListenerOptions) {
     this.#request = request;
@@ -108,19 +116,25 @@ class Exchange {
     // A client that goes away is no affair of ours.
     request.on("error", () => {});
     response.on("error", () => {});
+    response.once("close", () => {
+      this.#isClosed = true;
+    });
   }
 
-  /** @param onAnswered called when the client has got an answer of DNS */
-  async run(onAnswered: () => void): Promise<void> {
+  /** @param connected whose deadline an answer of DNS puts off, and whose place it keeps while it is made and sent */
+  async run(connected: Connected | undefined): Promise<void> {
     const { method, url, headers } = this.#request;
     const head = { method, url, contentType: headers["content-type"], contentLength: headers["content-length"] };
     const query = readRequestHead(head);
     const octets = query.kind === "in-body" ? await this.#readBody() : query.kind === "query" ? query.octets : query;
     if (octets === undefined) return;
     if (!(octets instanceof Uint8Array)) return this.#refuse(octets);
+    if (this.#isClosed) return;
+    connected?.place?.begin();
+    this.#response.once("close", () => connected?.place?.end());
     const answer = await this.#answer(octets);
     if ("kind" in answer) return this.#refuse(answer);
-    this.#response.once("finish", onAnswered);
+    this.#response.once("finish", () => connected?.deadline.refresh());
     this.#respond(200, answer.message, { "content-type": DNS_MEDIA_TYPE, "cache-control": answer.cacheControl });
   }
 

@@ -8,7 +8,7 @@ import { TCP_MESSAGE_OCTETS } from "../message/edns.ts";
 import { HEADER_OCTETS } from "../message/query.ts";
 import { DEFER, DROP, type Pipeline } from "../pipeline.ts";
 import type { AuthorisedResponder } from "../transfer/authorised-responder.ts";
-import { ClientConnections, type ConnectionLimits, listenOn } from "./client-connections.ts";
+import { ClientConnections, type ConnectionLimits, listenOn, type Place } from "./client-connections.ts";
 
 /** How long a connection may stay without a whole query, in seconds (RFC 7766 §6.2.3). */
 export const TCP_IDLE_SECONDS = 15;
@@ -55,7 +55,7 @@ export async function listenTcp(address: HostPort, options: TcpListenerOptions):
   const accept = (socket: Socket) => {
     // One over the limit has been destroyed already, and one that its client has left has no address any more.
     if (socket.destroyed || socket.remoteAddress === undefined) socket.destroy();
-    else new Connection(socket, socket.remoteAddress, options);
+    else new Connection(socket, socket.remoteAddress, options, connections.placeOf(socket));
   };
   // The client may close its side once it has asked, and still gets its answers.
   const server: Server = options.tls
@@ -86,6 +86,7 @@ class Connection {
   readonly #client: Client;
   readonly #socket: Socket;
   readonly #options: TcpListenerOptions;
+  readonly #place: Place | undefined;
   readonly #deadline: NodeJS.Timeout;
   /** What came and is no whole message yet. */
   #received: Buffer = EMPTY;
@@ -93,8 +94,9 @@ class Connection {
   /** An answer that comes in parts is under way: queries behind it wait. */
   #isBusy = false;
 
-  constructor(socket: Socket, remoteAddress: string, options: TcpListenerOptions) {
+  constructor(socket: Socket, remoteAddress: string, options: TcpListenerOptions, place: Place | undefined) {
     this.#socket = socket;
+    this.#place = place;
     this.#options = options;
     this.#client = new Client(options.tls ? TRANSPORT.TLS : TRANSPORT.TCP);
     this.#client.setAddress(remoteAddress);
@@ -153,14 +155,16 @@ class Connection {
     }
     RESPONSE.writeUInt16BE(length, 0);
     // Length and message in one write (RFC 7766 §8); copied, as the next answer goes into the same octets.
-    this.#socket.write(Buffer.from(RESPONSE.subarray(0, LENGTH_OCTETS + length)));
+    this.#write(Buffer.from(RESPONSE.subarray(0, LENGTH_OCTETS + length)));
     return true;
   }
 
   async #answerDeferred(query: Uint8Array): Promise<void> {
     this.#isBusy = true;
+    this.#place?.begin();
     const isWhole = await this.#options.authorised.answer(query, this.#client, (message) => this.#send(message));
     this.#isBusy = false;
+    this.#place?.end();
     if (isWhole) this.#answerAll();
     else this.#close();
   }
@@ -173,11 +177,19 @@ class Connection {
     framed.set(message, LENGTH_OCTETS);
     // A client that has stopped reading is closed in time, as it puts the deadline off no more.
     this.#deadline.refresh();
-    this.#socket.write(framed);
+    this.#write(framed);
     if (this.#socket.writableLength < MAX_UNREAD_OCTETS) await nextTurn();
     else await drained(this.#socket);
     return !this.#socket.destroyed;
   }
+
+  /** The connection keeps its place until the system has taken the octets. */
+  #write(octets: Buffer): void {
+    this.#place?.begin();
+    this.#socket.write(octets, this.#written);
+  }
+
+  readonly #written = () => this.#place?.end();
 
   /** Whether the queries that are there must wait. */
   get #mustWait(): boolean {

@@ -98,16 +98,23 @@ export class Notifier {
     patience: { readonly timeoutMs: number; readonly signal: AbortSignal },
   ): Promise<boolean> {
     const { nowSeconds } = this.#options;
+    const failed = (err: unknown) =>
+      this.#options.observe({ kind: "notify-failed", level: "warn", ...toldTo(target, news), err });
     try {
       const addresses = await this.#addressesOf(target.host);
       if (patience.signal.aborted) return false;
-      const told = addresses.map((host) =>
-        this.#socketFor(host).notify({ host, port: target.port }, news, target.key, { ...patience, nowSeconds }),
+      const told = await Promise.allSettled(
+        addresses.map((host) =>
+          this.#socketFor(host).notify({ host, port: target.port }, news, target.key, { ...patience, nowSeconds }),
+        ),
       );
       // A name with several addresses is one server: all are told, one acknowledgement is enough.
-      if (told.length > 0) return (await Promise.all(told)).includes(true);
+      if (told.some((one) => one.status === "fulfilled" && one.value)) return true;
+      const unsent = told.find((one) => one.status === "rejected");
+      if (unsent) failed(unsent.reason);
+      if (told.some((one) => one.status === "fulfilled")) return false;
     } catch (err) {
-      this.#options.observe({ kind: "notify-failed", level: "warn", ...toldTo(target, news), err });
+      failed(err);
     }
     await sleep(patience.timeoutMs, undefined, { signal: patience.signal }).catch(() => {});
     return false;
@@ -160,7 +167,9 @@ export class Notifier {
     let socket = this.#sockets.get(type);
     if (!socket) {
       const own = this.#options.listen.find((address) => isIPv6(address.host) === (type === "udp6"));
-      socket = new NotifySocket(type, own && isSpecific(own.host) ? own.host : undefined);
+      const source = own && isSpecific(own.host) ? own.host : undefined;
+      // One that cannot be bound is made anew for the next message.
+      socket = new NotifySocket(type, source, () => this.#sockets.delete(type));
       this.#sockets.set(type, socket);
     }
     return socket;

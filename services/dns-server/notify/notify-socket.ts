@@ -23,8 +23,11 @@ export class NotifySocket {
   readonly #ready: Promise<void>;
   readonly #waiting = new Map<string, Waiting>();
 
-  /** @param source the address of ours that secondaries know us by; undefined for what the routing table says */
-  constructor(type: "udp4" | "udp6", source: string | undefined) {
+  /**
+   * @param source the address of ours that secondaries know us by; undefined for what the routing table says
+   * @param onUnbound told when it cannot be bound, as where the host has no such address: nothing is sent by it
+   */
+  constructor(type: "udp4" | "udp6", source: string | undefined, onUnbound: () => void) {
     this.#socket = createSocket(type);
     // An unreachable server is one that does not answer.
     this.#socket.on("error", () => {});
@@ -35,10 +38,16 @@ export class NotifySocket {
       this.#socket.once("error", reject);
       this.#socket.bind({ port: 0, ...(source === undefined ? {} : { address: source }) }, resolve);
     });
-    this.#ready.catch(() => {});
+    this.#ready.catch(() => {
+      this.#socket.close();
+      onUnbound();
+    });
   }
 
-  /** Sends one NOTIFY. @returns whether the server has acknowledged it in time, and signed where it was signed to */
+  /**
+   * Sends one NOTIFY. @returns whether the server has acknowledged it in time, and signed where it was signed to
+   * @throws when the socket could not be bound
+   */
   async notify(
     { host, port }: NotifyAddress,
     news: ZoneNews,
@@ -80,8 +89,11 @@ export class NotifySocket {
 
   /** Closes it, once nobody waits for an answer. */
   async close(): Promise<void> {
-    await this.#ready.catch(() => {});
-    await new Promise<void>((resolve) => this.#socket.close(() => resolve()));
+    const isBound = await this.#ready.then(
+      () => true,
+      () => false,
+    );
+    if (isBound) await new Promise<void>((resolve) => this.#socket.close(() => resolve()));
   }
 
   #freeId(host: string, port: number): number {

@@ -1,7 +1,5 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { z } from "zod";
-import { packageFolder } from "../../platform/package-folder.ts";
+import { bySchema, readConfigFile } from "../../platform/config/config-file.ts";
 
 const atLeastOne = z.int().min(1);
 
@@ -21,9 +19,5 @@ export type NotifyPolicy = z.output<typeof notifyPolicy>;
 
 /** Reads the file. @throws with a sentence when its content is not as described */
 export function loadNotifyPolicy(): NotifyPolicy {
-  const parsed = notifyPolicy.safeParse(
-    JSON.parse(readFileSync(join(packageFolder, "config/dns-notify.json"), "utf8")),
-  );
-  if (!parsed.success) throw new Error(`config/dns-notify.json: ${z.prettifyError(parsed.error)}`);
-  return parsed.data;
+  return readConfigFile("dns-notify.json", bySchema(notifyPolicy));
 }

@@ -100,8 +100,8 @@ export function exportStatistics(
         }
       },
     }),
-    gauge("palomar_dns_picture_octets", "Memory that the zones take", () => zoneDatabase.usedOctets),
-    gauge("palomar_dns_picture_limit_octets", "Memory that the zones may take", () => zoneDatabase.totalOctets),
+    gauge("palomar_dns_zone_database_octets", "Memory that the zones take", () => zoneDatabase.usedOctets),
+    gauge("palomar_dns_zone_database_limit_octets", "Memory that the zones may take", () => zoneDatabase.totalOctets),
   ];
   return () => {
     for (const { name } of made as unknown as { name: string }[]) registry.removeSingleMetric(name);

@@ -1,7 +1,7 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { KeyRing } from "../../core/key-ring.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
+import { RepeatedWork } from "../../platform/repeated-work.ts";
 import { readTransferAccess, readTransferAccessVersion, type TransferAccess } from "../../store/dns/transfer-access.ts";
 import { AccessTable } from "./access-table.ts";
 import { openAccess, sealAccess } from "./sealed-access.ts";
@@ -14,12 +14,11 @@ export class AccessFeed {
   readonly #db: Db;
   readonly #keyRing: KeyRing;
   readonly #observe: Observe;
-  readonly #stopping = new AbortController();
   #access: TransferAccess | undefined;
   #table: AccessTable | undefined;
   /** What was restored is believed only until the database says what it has, whatever the versions. */
   #isRestored = false;
-  #running: Promise<void> = Promise.resolve();
+  #following: RepeatedWork | undefined;
   #becomeKnown: () => void = () => {};
   /** Resolves when there is a table. */
   readonly known = new Promise<void>((resolve) => {
@@ -54,34 +53,31 @@ export class AccessFeed {
   }
 
   /** Starts following; resolves after the first attempt to read, well or not. */
-  async start(): Promise<void> {
-    await this.#read();
-    this.#running = this.#follow();
+  start(): Promise<void> {
+    return new Promise((attempted) => {
+      this.#following = new RepeatedWork({
+        take: async () => {
+          await this.#read().finally(attempted);
+          return POLL_MS;
+        },
+        failed: (err) => {
+          this.#observe({ kind: "transfer-access-unreadable", level: "warn", err });
+          return POLL_MS;
+        },
+      });
+    });
   }
 
   async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#running;
-  }
-
-  async #follow(): Promise<void> {
-    for (;;) {
-      await sleep(POLL_MS, undefined, { signal: this.#stopping.signal }).catch(() => {});
-      if (this.#stopping.signal.aborted) return;
-      await this.#read();
-    }
+    await this.#following?.stop();
   }
 
   async #read(): Promise<void> {
-    try {
-      const version = await readTransferAccessVersion(this.#db);
-      if (version === this.#table?.version && !this.#isRestored) return;
-      this.#take(await readTransferAccess(this.#db, this.#keyRing));
-      this.#isRestored = false;
-      this.#observe({ kind: "transfer-access-read", version });
-    } catch (err) {
-      if (!this.#stopping.signal.aborted) this.#observe({ kind: "transfer-access-unreadable", level: "warn", err });
-    }
+    const version = await readTransferAccessVersion(this.#db);
+    if (version === this.#table?.version && !this.#isRestored) return;
+    this.#take(await readTransferAccess(this.#db, this.#keyRing));
+    this.#isRestored = false;
+    this.#observe({ kind: "transfer-access-read", version });
   }
 
   #take(access: TransferAccess): void {

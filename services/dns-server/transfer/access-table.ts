@@ -1,5 +1,6 @@
 import { type DomainName, nameFromStoredWire, parseDomainName } from "../../core/dns/name.ts";
 import type { TsigKey } from "../../core/dns/tsig.ts";
+import { splitHostPort } from "../../platform/config/config-values.ts";
 import type { TransferAccess, TransferGrant } from "../../store/dns/transfer-access.ts";
 import { type AddressBlock, parseAddressBlock } from "../message/address-block.ts";
 import type { Client } from "../message/client.ts";
@@ -74,7 +75,7 @@ export class AccessTable {
       blocks: blocks.map(parseAddressBlock),
       key: keyName === null ? undefined : this.#keys.get(storedName(keyName).key),
       zones: zones && new Set(zones.map((name) => storedName(name).key)),
-      notify: notify.map(hostAndPort),
+      notify: notify.map(splitHostPort),
     };
   }
 }
@@ -106,10 +107,4 @@ function storedName(text: string): DomainName {
   const name = parseDomainName(text);
   if (!name.ok) throw new Error(`stored name ${text} is corrupt: ${name.error.message}`);
   return name.value;
-}
-
-/** `host:port` as the ACLs have it, an IPv6 host in brackets. */
-function hostAndPort(text: string): { host: string; port: number } {
-  const colon = text.lastIndexOf(":");
-  return { host: text.slice(0, colon).replace(/^\[(.*)\]$/, "$1"), port: Number(text.slice(colon + 1)) };
 }

@@ -226,7 +226,7 @@ export class AuthorisedResponder {
   }
 
   #newMessage(request: TransferRequest, asker: Asker): TransferMessage {
-    return new TransferMessage(request, { limitOctets: messageOctets(request, asker) });
+    return new TransferMessage(request, messageOctets(request, asker));
   }
 
   async #sendAll(messages: Iterable<Uint8Array>, asker: Asker, send: Send): Promise<boolean> {

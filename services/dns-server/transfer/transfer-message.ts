@@ -7,7 +7,7 @@ import { EMBEDDED_NAMES, NODE, RECORD_FIXED_OCTETS, ZONE, zoneWord } from "../zo
 import type { MemorySegment } from "../zone-database/memory.ts";
 import type { TransferRequest } from "./transfer-request.ts";
 
-export const MAX_MESSAGE_OCTETS = 65_535;
+const MAX_MESSAGE_OCTETS = 65_535;
 const MAX_POINTER = 0x3fff;
 const POINTER = 0xc000;
 const QR_AA = 0x84;
@@ -34,14 +34,10 @@ export class TransferMessage {
   #node = 0;
   #nodeAt = 0;
 
-  /**
-   * @param options.limitOctets what a message may have, space for a signature taken off
-   * @param options.scratch where messages are made, of `MAX_MESSAGE_OCTETS`, for whoever makes many one after another
-   */
-  constructor(request: TransferRequest, options: { readonly limitOctets?: number; readonly scratch?: Buffer } = {}) {
-    const { limitOctets = MAX_MESSAGE_OCTETS, scratch = Buffer.allocUnsafe(MAX_MESSAGE_OCTETS) } = options;
+  /** @param limitOctets what a message may have, space for a signature taken off */
+  constructor(request: TransferRequest, limitOctets = MAX_MESSAGE_OCTETS) {
     this.#request = request;
-    this.#octets = scratch;
+    this.#octets = Buffer.allocUnsafe(MAX_MESSAGE_OCTETS);
     this.#apex = Buffer.from(request.name.key, "latin1");
     this.#limit = limitOctets - (request.edns ? OPT_OCTETS : 0);
     this.#begin();

@@ -14,7 +14,7 @@ export interface TurnLimits {
 }
 
 /** A secondary takes few zones at a time. Who has waited in vain is told so before its connection is closed as idle. */
-export const DEFAULT_TURN_LIMITS: TurnLimits = {
+const DEFAULT_TURN_LIMITS: TurnLimits = {
   ofClient: 10,
   ofReseller: 20,
   waitingOfClient: 250,

@@ -13,7 +13,7 @@ export class ZoneDatabaseFullError extends RangeError {
 }
 
 /** Largest segment: references are octet offsets below 2^31. */
-export const MAX_SEGMENT_OCTETS = 2 ** 31 - 65_536;
+const MAX_SEGMENT_OCTETS = 2 ** 31 - 65_536;
 /** What a segment grows by, at least. Pages that nobody touched cost address space only. */
 const GROWTH_OCTETS = 32 * 1024 * 1024;
 /** A capacity that was stored is seen long before so many turns. */

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { lineOfText } from "../../core/mail/contact-input.ts";
 
 /** The samples of the API send booleans as text too. */
-export const flag = z.union([z.boolean(), z.enum(["true", "false"]).transform((text) => text === "true")]);
+const flag = z.union([z.boolean(), z.enum(["true", "false"]).transform((text) => text === "true")]);
 
 const MOST_COPIES = 1_000;
 export const MOST_ATTACHMENTS = 100;

@@ -159,7 +159,8 @@ async function acceptInTurn(sending: Sending, call: Call, key: IdempotentCall | 
 async function acceptCall({ services, sends }: Sending, call: Call, key: IdempotentCall | undefined): Promise<Outcome> {
   const read = await readSend(services, call);
   if (!read.ok) return read;
-  const judged = await services.content.judgeSend(read.value, call.clientAddress);
+  const now = new Date(services.clock.nowMs());
+  const judged = await services.content.judgeSend(read.value, call.clientAddress, now);
   if (!judged.ok) return judged;
   if (key === undefined) return toOutcome(await sends.accept(judged.value), services.clock);
   return sends.acceptAlone<Outcome>(judged.value, async (transaction) => {

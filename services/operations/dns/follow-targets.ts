@@ -33,14 +33,14 @@ export async function askTarget(
   const { answer, problem } = outcome;
   const dueAt = new Date(now.getTime() + seconds * 1_000);
   await writeAskedTarget(db, { ...outcome, nameKey: target.nameKey, isSlow, dueAt }, now);
-  const isNew = JSON.stringify(answer) !== JSON.stringify(inOrder(target.answer));
+  const isNew = JSON.stringify(inOrder(answer)) !== JSON.stringify(inOrder(target.answer));
   if (isNew || problem?.code !== target.problem?.code) await stirFollowersOfTargets(db, [target.nameKey], now);
 }
 
 /** What takes longer to answer is asked for after what does not. */
 const SLOW_MS = 1_000;
 
-/** JSON from the database has its members in an order of its own. */
+/** JSON from the database, an answer that is kept included, has its members in an order of its own. */
 function inOrder(answer: TargetAnswer | null): TargetAnswer | null {
   return answer && { ipv4: answer.ipv4, ipv6: answer.ipv6, ttl: answer.ttl, chain: answer.chain };
 }

@@ -2,6 +2,7 @@ import { FOLLOWED_TYPES, type Follower } from "../../core/dns/follow/follower.ts
 import type { FollowerChange } from "../../core/dns/follow/follower-edits.ts";
 import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
+import { serialWarnings } from "../../core/dns/serial.ts";
 import { judgeChange, type Token } from "../../core/dns/token.ts";
 import type { RecordDifference, ZoneChange } from "../../core/dns/zone-edit.ts";
 import { recordOctets, zoneOctets } from "../../core/dns/zone-octets.ts";
@@ -136,7 +137,8 @@ async function changeWithinQuotas(
     const tooMany = await checkRecords(on, target, zone, signed.value);
     if (tooMany) return refuse(tooMany);
     const { soa, ttl } = change;
-    const said = [...leftOutWarnings(leftOut ?? (await countLeftOut(on, zone.id))), ...warnings];
+    const leap = serialWarnings(zone.soa.serial, soa.serial);
+    const said = [...leftOutWarnings(leftOut ?? (await countLeftOut(on, zone.id))), ...leap, ...warnings];
     const after = { ...zone, soa, ttl, version: zone.version + 1 };
     if (target.quotas === "look") {
       await lookForRoom(on, zone.id, growthOf(zone, signed.value));

@@ -187,7 +187,7 @@ async function readWholeZone(
 }
 
 /** Records as a change leaves them. */
-export function applyRows(
+function applyRows(
   before: readonly StoredRecord[],
   { deletedIds, updated, created }: ZoneChange["rows"],
 ): ResourceRecord[] {

@@ -1,13 +1,11 @@
-import { validateAddress } from "../../core/mail/address.ts";
 import { type ContentPolicy, type ContentVerdict, judgeContent } from "../../core/mail/guard/content.ts";
-import type { Mailbox } from "../../core/mail/headers.ts";
 import { UNSUBSCRIBE_TAG } from "../../core/mail/personalise.ts";
 import { compileTemplate, renderMessage } from "../../core/mail/template.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type ScannedMessage, scanByRspamd } from "../../platform/lookups/rspamd.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
-import type { MessageContent, StoredMailbox } from "../../store/mail/sends/messages.ts";
+import { type MessageContent, toMailbox } from "../../store/mail/sends/messages.ts";
 import type { Send } from "./accept-sends.ts";
 
 /** How messages are looked at before they are accepted. */
@@ -32,12 +30,12 @@ export class ContentScanner {
    * What a send by API or of the console holds, as its first recipient would get it: to thousands it is looked at once.
    * @returns the send with what was found; refused while nobody can look at it, and it is not to be sent unseen
    */
-  async judgeSend(send: Send, clientAddress: string): Promise<Result<Send, Refusal>> {
+  async judgeSend(send: Send, clientAddress: string, now: Date): Promise<Result<Send, Refusal>> {
     const [first] = send.recipients;
     const { content } = send;
     if (first === undefined || content.kind !== "template") return ok(send);
     const verdict = await this.judge(() => ({
-      octets: composeForScan(content, first.address.asGiven),
+      octets: composeForScan(content, first.address.asGiven, now),
       mailFrom: content.template.from.address,
       recipients: send.recipients.map(({ address }) => address.asGiven),
       user: send.creator,
@@ -63,7 +61,11 @@ export class ContentScanner {
 }
 
 /** A template as one recipient would get it, unsigned, without that recipient's own values: to thousands it is looked at once. */
-export function composeForScan(content: MessageContent & { readonly kind: "template" }, recipient: string): Buffer {
+export function composeForScan(
+  content: MessageContent & { readonly kind: "template" },
+  recipient: string,
+  now: Date,
+): Buffer {
   const { template, attachments } = content;
   const from = toMailbox(template.from);
   const compiled = compileTemplate({
@@ -77,13 +79,7 @@ export function composeForScan(content: MessageContent & { readonly kind: "templ
   return renderMessage(compiled.value, {
     to: [toMailbox({ name: "", address: recipient })],
     messageId: `<scan@${recipient.slice(recipient.lastIndexOf("@") + 1)}>`,
-    date: new Date(),
+    date: now,
     values: { system, customFields: new Map(), builtIns: new Map(), globals: new Map() },
   });
-}
-
-function toMailbox({ name, address }: StoredMailbox): Mailbox {
-  const valid = validateAddress(address, { allowSmtputf8: true });
-  if (!valid.ok) throw new Error("what was checked is no address");
-  return { name, address: valid.value };
 }

@@ -102,7 +102,7 @@ function addressIn(uri: string): string {
 }
 
 /** The name under which recipients reach the tracking service; undefined where there is no public one. */
-export function trackingHost({ trackingUrl }: Pick<Config, "trackingUrl">): string | undefined {
+function trackingHost({ trackingUrl }: Pick<Config, "trackingUrl">): string | undefined {
   return trackingUrl === null ? undefined : new URL(trackingUrl).hostname;
 }
 

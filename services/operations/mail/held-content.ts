@@ -18,7 +18,7 @@ export async function endHeldContent(
   db: Db,
   eeid: string,
   end: HeldContentEnd,
-  { instance, reason, by, address, audited }: HoldChange,
+  { instance, reason, by, address, audited, now }: HoldChange,
 ): Promise<boolean> {
   const batch = { instanceId: instance.id, eeid };
   const became = await db.transaction(async (transaction) => {
@@ -28,7 +28,7 @@ export async function endHeldContent(
       const about = { role: "instance" as const, scope: instance.name };
       const detail = { reason: sentence("guard-by-hand", { reason: reason.message }) };
       const action = `content.${end}`;
-      await recordAudit(transaction, { actor: by, address, action, object: eeid, detail, about }, new Date());
+      await recordAudit(transaction, { actor: by, address, action, object: eeid, detail, about }, now);
     }
     if (end === "release") return (await endHold(transaction, batch)) ? "released" : "held";
     await setBatchCancelled(transaction, instance.id, eeid);

@@ -8,6 +8,7 @@ import { setupValue } from "../../core/mail/domain-setup/record-values.ts";
 import { makeAccountKey, orderCertificate } from "../../platform/acme.ts";
 import type { Config } from "../../platform/config/config.ts";
 import { upkeepPolicy } from "../../platform/config/domain-upkeep-policy.ts";
+import { withTime } from "../../platform/deadline.ts";
 import type { OpenPublicLook } from "../../platform/lookups/authoritative-lookup.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
@@ -35,7 +36,7 @@ export interface CertificateSurroundings {
   readonly config: Pick<Config, "acmeDirectory">;
   readonly openLook: OpenPublicLook;
   readonly write: WriteZone;
-  /** The process is to end. */
+  /** Ends an order: the process is to end. */
   readonly signal: AbortSignal;
 }
 
@@ -100,7 +101,6 @@ async function obtain(
   directory: string,
 ): Promise<string | undefined> {
   const { db, keyRing } = surroundings;
-  const signal = AbortSignal.any([surroundings.signal, AbortSignal.timeout(LONGEST_ORDER_MS)]);
   const challenge = `_acme-challenge.${due.host}`;
   const zone = await followedZone(db, due, challenge);
   if (zone === undefined) return "the zone is not hosted here, or nobody agreed that its records follow";
@@ -113,14 +113,16 @@ async function obtain(
   const account = known ?? { keyPem: await makeAccountKey(), url: undefined };
   let proof: string | undefined;
   try {
-    const issued = await orderCertificate({
-      ...{ directory, account, host: due.host, signal },
-      prove: async (value) => {
-        proof = value;
-        await noteChallenge(db, due, value);
-        await publish(surroundings, { zone, name: challenge, value });
-      },
-    });
+    const issued = await withTime({ limitMs: LONGEST_ORDER_MS, stop: surroundings.signal }, (signal) =>
+      orderCertificate({
+        ...{ directory, account, host: due.host, signal },
+        prove: async (value) => {
+          proof = value;
+          await noteChallenge(db, due, value);
+          await publish({ ...surroundings, signal }, { zone, name: challenge, value });
+        },
+      }),
+    );
     if (known === undefined) {
       await keepAcmeAccount(db, keyRing, directory, { keyPem: account.keyPem, url: issued.accountUrl });
     }
@@ -157,7 +159,11 @@ interface Proof {
 }
 
 /** Resolves when every name server has it. */
-async function publish({ openLook, write }: CertificateSurroundings, { zone, name, value }: Proof): Promise<void> {
+async function publish(
+  { openLook, write, signal }: CertificateSurroundings,
+  { zone, name, value }: Proof,
+): Promise<void> {
+  signal.throwIfAborted();
   const written = await write(zone, { creations: [{ name, type: "TXT", value }], deletionIds: [], serial: undefined });
   if (!written.ok) throw new Error(`${name} cannot be written: ${written.error.kind}`);
   const { seenSeconds, lookSeconds } = upkeepPolicy.certificates;
@@ -165,7 +171,7 @@ async function publish({ openLook, write }: CertificateSurroundings, { zone, nam
     const { servers } = await openLook().ask(name, TYPE.TXT);
     const has = (records: readonly Uint8Array[]) => records.some((rdata) => setupValue(TYPE.TXT, rdata) === value);
     if (servers.length > 0 && servers.every(({ answered, records }) => answered && has(records))) return;
-    await sleep(lookSeconds * 1_000);
+    await sleep(lookSeconds * 1_000, undefined, { signal });
   }
   throw new Error(`not all name servers have ${name}`);
 }

@@ -14,6 +14,7 @@ export interface HoldChange {
   readonly address: string;
   /** False where whoever asks writes the audit log. */
   readonly audited: boolean;
+  readonly now: Date;
 }
 
 /**
@@ -41,8 +42,8 @@ export async function releaseInstance(db: Db, change: HoldChange): Promise<boole
   return released;
 }
 
-function writeAudit(db: Db, action: string, { instance, reason, by, address }: HoldChange): Promise<void> {
+function writeAudit(db: Db, action: string, { instance, reason, by, address, now }: HoldChange): Promise<void> {
   const about = { role: "instance" as const, scope: instance.name };
   const detail = { reason: onlySentence(reason) };
-  return recordAudit(db, { actor: by, address, action, object: instance.name, detail, about }, new Date());
+  return recordAudit(db, { actor: by, address, action, object: instance.name, detail, about }, now);
 }

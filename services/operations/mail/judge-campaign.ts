@@ -1,4 +1,3 @@
-import { createPrivateKey } from "node:crypto";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { validateAddress } from "../../core/mail/address.ts";
 import { DkimSigner } from "../../core/mail/dkim.ts";
@@ -11,11 +10,11 @@ import { judgeMail, judgesFolder } from "../../platform/judges/judge-mail.ts";
 import type { Resolver } from "../../platform/lookups/resolver.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
-import { findSenderKeys } from "../../store/mail/instances/dkim-keys.ts";
+import { dkimKeys, findSenderKeys } from "../../store/mail/instances/dkim-keys.ts";
 import type { StoredMailbox, StoredTemplate } from "../../store/mail/sends/messages.ts";
 
 /** Whom a message that is only judged would go to. */
-export const JUDGED_RECIPIENT = "judge@example.net";
+const JUDGED_RECIPIENT = "judge@example.net";
 
 /**
  * A message as a campaign would send it, signed by its sender domain's key; without the links that count clicks, which
@@ -51,12 +50,7 @@ export async function composeJudgedMessage(
   });
   const found = await findSenderKeys(db, of.keyRing, { instanceId: of.instanceId, domain: asciiDomain });
   if (found === undefined) return unsigned;
-  const signer = new DkimSigner(
-    found.keys.map(({ selector, privateKeyPem }) => ({
-      ...{ domain: asciiDomain, selector },
-      privateKey: createPrivateKey(privateKeyPem),
-    })),
-  );
+  const signer = new DkimSigner(dkimKeys(asciiDomain, found));
   return Buffer.concat([signer.sign(unsigned, of.now), unsigned]);
 }
 

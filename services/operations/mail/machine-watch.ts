@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
+import { withDeadline } from "../../platform/deadline.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import type { StatementsUnderWay } from "../../platform/postgres/statements-under-way.ts";
@@ -59,10 +59,10 @@ export function watchMachines(options: MachineWatchOptions): RepeatedWork {
       if (away.length === 0 && !statements.isInTrouble(SLOW_MS)) return LOOK_MS;
       const client = await openConnection();
       try {
-        const machines = await within(listMachines(client), LIST_MS);
+        const machines = await withDeadline(listMachines(client), LIST_MS);
         areThere = machines.length > 0;
         note(await silentOf(openConnection, await silentOf(openConnection, machines)));
-        await within(setAway(db, client, away), LIST_MS);
+        await withDeadline(setAway(db, client, away), LIST_MS);
       } finally {
         // A server that hangs does not end it either.
         void client.end().catch(() => {});
@@ -93,23 +93,8 @@ async function silentOf(
 async function isThere(openConnection: MachineWatchOptions["openConnection"], machine: Machine): Promise<boolean> {
   const client = await openConnection();
   try {
-    return await within(canBeReached(client, machine, ANSWER_MS), 2 * ANSWER_MS).catch(() => false);
+    return await withDeadline(canBeReached(client, machine, ANSWER_MS), 2 * ANSWER_MS).catch(() => false);
   } finally {
     void client.end().catch(() => {});
-  }
-}
-
-/** @throws Error when it takes longer */
-async function within<T>(work: Promise<T>, limitMs: number): Promise<T> {
-  const inTime = new AbortController();
-  const late = sleep(limitMs, undefined, { signal: inTime.signal }).then(() => {
-    throw new Error(`no answer within ${limitMs} ms`);
-  });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    inTime.abort();
-    late.catch(() => {});
-    work.catch(() => {});
   }
 }

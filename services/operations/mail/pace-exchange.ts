@@ -200,7 +200,7 @@ function step(before: SourcePace, report: PaceReport, surroundings: Surroundings
     count:
       isIdle || (rate === null && isUntaught(memory, nowMs))
         ? undefined
-        : { source, provider, allowed: rate ?? 0, tried, delivered, deferred },
+        : { source, provider, allowed: rate, tried, delivered, deferred },
     grant: {
       source,
       provider,

@@ -171,14 +171,24 @@ interface GuardedState extends SendingState {
 }
 
 /** An instance's own limits, and those for everybody of scopes that it has none of. */
-function limitsInForce({ limits }: SendingState, { default: defaults }: SendingPolicy): SendingLimit[] {
+export function limitsInForce(
+  { limits }: Pick<SendingState, "limits">,
+  { default: defaults }: SendingPolicy,
+): SendingLimit[] {
   const own = new Set(limits.map(({ scope }) => scope));
   return [...limits, ...defaults.filter(({ scope }) => !own.has(scope))];
 }
 
-function rampInForce({ rampFrom, createdAt }: SendingState, { ramp }: SendingPolicy, now: Date): LimitRule | undefined {
-  const from = rampFrom ?? (ramp.newInstances ? createdAt : null);
-  return from === null ? undefined : rampRule(ramp, from, now);
+type RampState = Pick<SendingState, "rampFrom" | "createdAt">;
+
+/** From when on an instance's ramp counts; null: it has none. */
+export function rampStart({ rampFrom, createdAt }: RampState, { ramp }: SendingPolicy): Date | null {
+  return rampFrom ?? (ramp.newInstances ? createdAt : null);
+}
+
+export function rampInForce(state: RampState, policy: SendingPolicy, now: Date): LimitRule | undefined {
+  const from = rampStart(state, policy);
+  return from === null ? undefined : rampRule(policy.ramp, from, now);
 }
 
 /** The bookings of a send for the recipients that it has in the end. */

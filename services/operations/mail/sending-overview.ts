@@ -1,14 +1,9 @@
-import {
-  type LimitScope,
-  type OverLimit,
-  rampRule,
-  windowAfter,
-  windowStart,
-} from "../../core/mail/guard/sending-limits.ts";
+import { type LimitScope, type OverLimit, windowAfter, windowStart } from "../../core/mail/guard/sending-limits.ts";
 import { type SendingPolicy, sendingPolicy } from "../../platform/config/sending-limits.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readSending } from "../../store/mail/guard/sending-counts.ts";
 import { countWaiting } from "../../store/mail/guard/sending-limits.ts";
+import { limitsInForce, rampInForce, rampStart } from "./sending-gate.ts";
 
 /** A limit with what is used of it, as the console and the command line show it. */
 export interface ShownLimit {
@@ -44,18 +39,15 @@ export async function readSendingOverview(
   now: Date,
   policy: SendingPolicy = sendingPolicy,
 ): Promise<SendingOverview> {
-  const { limits, counts, rampFrom, createdAt } = await readSending(db, instanceId, now);
+  const state = await readSending(db, instanceId, now);
   const waiting = await countWaiting(db, instanceId);
   const used = (key: string, grain: "hour" | "day") =>
-    counts.find(
+    state.counts.find(
       (one) => one.key === key && one.grain === grain && one.startsAt.getTime() === windowStart(grain, now).getTime(),
     )?.count ?? 0;
-  const own = new Set(limits.map(({ scope }) => scope));
-  const from = rampFrom ?? (policy.ramp.newInstances ? createdAt : null);
-  const ramp = from === null ? undefined : rampRule(policy.ramp, from, now);
+  const ramp = rampInForce(state, policy, now);
   const inForce = [
-    ...limits.map((limit) => ({ ...limit, default: false })),
-    ...policy.default.filter(({ scope }) => !own.has(scope)).map((limit) => ({ ...limit, default: true })),
+    ...limitsInForce(state, policy).map((limit) => ({ ...limit, default: policy.default.includes(limit) })),
     ...(ramp === undefined ? [] : [{ ...ramp, scope: "ramp" as const, subject: "", default: false }]),
   ];
   return {
@@ -68,7 +60,7 @@ export async function readSendingOverview(
         used_day: isOfEach || perDay === null ? null : used(key, "day"),
       };
     }),
-    ramp_from: from?.toISOString() ?? null,
+    ramp_from: rampStart(state, policy)?.toISOString() ?? null,
     waiting: waiting.recipients,
     goes_on_at: waiting.goesOnAt?.toISOString() ?? null,
     hour_ends_at: windowAfter("hour", now).toISOString(),

@@ -22,12 +22,13 @@ export const MOST_NOTE_CHARACTERS = 500;
  * (by-hand where it is empty), `since` and `note`; other columns are left alone, so that an export can be read back. Bad
  * lines are reported and do not stop good ones.
  * @param options.creator login of who brings them in
+ * @param options.now what lies ahead of it by more than a day is no moment that something was listed at
  */
 export async function importSuppressions(
   db: Db,
   owner: SuppressionOwner,
   csv: Readable,
-  options: ImportOptions & { readonly creator: string },
+  options: ImportOptions & { readonly creator: string; readonly now: Date },
 ): Promise<ImportReport> {
   const errors = new RejectedLines(options.mostErrors);
   const report = { created: 0, updated: 0 };
@@ -48,7 +49,7 @@ export async function importSuppressions(
       continue;
     }
     options.onProgress?.(line - 2);
-    const read = readLine(header, record, options.creator);
+    const read = readLine(header, record, options);
     const fault = read.ok ? findUnfitKind(owner, read.value.target, read.value.kind) : read.error;
     if (read.ok && !fault) waiting.push({ line, entry: read.value });
     else if (fault) errors.push({ line, reason: fault });
@@ -86,7 +87,7 @@ interface Line {
 function readLine(
   header: readonly string[],
   record: readonly string[],
-  creator: string,
+  { creator, now }: { readonly creator: string; readonly now: Date },
 ): Result<Suppression, Sentence> {
   const named = nameCells(header, record);
   if (!named.ok) return named;
@@ -97,15 +98,15 @@ function readLine(
   const kind = cell("kind") === "" ? "by-hand" : cell("kind");
   if (!(ADDED_KINDS as readonly string[]).includes(kind)) return refuse(sentence("column-invalid", { column: "kind" }));
   const since = cell("since") === "" ? undefined : new Date(cell("since"));
-  if (since !== undefined && !isMoment(since)) return refuse(sentence("column-invalid", { column: "since" }));
+  if (since !== undefined && !isMoment(since, now)) return refuse(sentence("column-invalid", { column: "since" }));
   if (cell("note").length > MOST_NOTE_CHARACTERS) return refuse(sentence("column-invalid", { column: "note" }));
   // One campaign's unsubscription must not become one from everything.
   if (cell("campaign") !== "") return refuse(sentence("column-invalid", { column: "campaign" }));
   return ok({ target: target.value, kind: kind as AddedKind, note: cell("note"), creator, since });
 }
 
-function isMoment(date: Date): boolean {
-  return date.getTime() > 0 && date.getTime() <= Date.now() + 86_400_000;
+function isMoment(date: Date, now: Date): boolean {
+  return date.getTime() > 0 && date.getTime() <= now.getTime() + 86_400_000;
 }
 
 interface Count {

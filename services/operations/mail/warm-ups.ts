@@ -119,7 +119,7 @@ export async function startWarmUp(
   const given = { source, plan, startedAtMs, startedBy: by, endsAtMs: startedAtMs + days * DAY_MS, nowMs };
   const isStarted = await db.transaction(async (transaction) => {
     if (!(await insertWarmUp(transaction, given))) return false;
-    await writeAudit(transaction, "start", order, { day });
+    await writeAudit(transaction, "start", { ...order, nowMs }, { day });
     return true;
   });
   return isStarted ? ok(undefined) : refuse("warm-up-runs");
@@ -136,7 +136,7 @@ export async function changeWarmUp(db: Db, order: WarmUpOrder, verb: WarmUpVerb)
   const nowMs = await databaseNowMs(db);
   const isChanged = await db.transaction(async (transaction) => {
     if (!(await CHANGES[verb](transaction, { ...order, nowMs }))) return false;
-    await writeAudit(transaction, verb, order, {});
+    await writeAudit(transaction, verb, { ...order, nowMs }, {});
     return true;
   });
   if (isChanged && verb !== "pause") {
@@ -149,13 +149,13 @@ export async function changeWarmUp(db: Db, order: WarmUpOrder, verb: WarmUpVerb)
 async function writeAudit(
   transaction: Parameters<typeof insertWarmUp>[0],
   verb: string,
-  { source, by, audited }: WarmUpOrder,
+  { source, by, audited, nowMs }: WarmUpOrder & { readonly nowMs: number },
   detail: object,
 ): Promise<void> {
   if (!audited) return;
   const about = { role: "operator" as const, scope: null };
   const entry = { actor: by, address: "", action: `warm-up.${verb}`, object: source, detail, about };
-  await recordAudit(transaction, entry, new Date());
+  await recordAudit(transaction, entry, new Date(nowMs));
 }
 
 function stateOf({ stoppedAtMs, pausedAtMs, endsAtMs }: WarmUp, nowMs: number): WarmUpStateName {

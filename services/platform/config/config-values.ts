@@ -17,6 +17,12 @@ export interface HostPort {
   readonly ipv6Only?: boolean;
 }
 
+/** The parts of `host:port` that was checked before; an IPv6 host comes in brackets, and is told without. */
+export function splitHostPort(text: string): HostPort {
+  const colon = text.lastIndexOf(":");
+  return { host: text.slice(0, colon).replace(/^\[|\]$/g, ""), port: Number(text.slice(colon + 1)) };
+}
+
 /** Where outgoing mail goes. */
 export type Delivery =
   | { readonly kind: "sandbox" }

@@ -1,9 +1,7 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { z } from "zod";
 import { SIGNING_ALGORITHMS } from "../../core/dns/dnssec/algorithm.ts";
 import type { SigningPolicy } from "../../core/dns/dnssec/policy.ts";
-import { packageFolder } from "../package-folder.ts";
+import { bySchema, readConfigFile } from "./config-file.ts";
 
 const HOUR_SECONDS = 3_600;
 const DAY_SECONDS = 86_400;
@@ -48,9 +46,7 @@ const dnssecFile = z
 export const signingPolicy: SigningPolicy = load();
 
 function load(): SigningPolicy {
-  const parsed = dnssecFile.safeParse(JSON.parse(readFileSync(join(packageFolder, "config/dnssec.json"), "utf8")));
-  if (!parsed.success) throw new Error(`config/dnssec.json: ${z.prettifyError(parsed.error)}`);
-  const { signatures, lifetimeDays: lifetimes, ...rest } = parsed.data;
+  const { signatures, lifetimeDays: lifetimes, ...rest } = readConfigFile("dnssec.json", bySchema(dnssecFile));
   const inSeconds = (days: number | null) => days && days * DAY_SECONDS;
   return {
     ...rest,

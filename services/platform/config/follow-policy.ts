@@ -1,7 +1,5 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { z } from "zod";
-import { packageFolder } from "../package-folder.ts";
+import { bySchema, readConfigFile } from "./config-file.ts";
 
 const count = z.int().min(1);
 const bounds = z
@@ -50,10 +48,4 @@ const followFile = z.strictObject({
 export type FollowPolicy = z.output<typeof followFile>;
 
 /** How aliases and pools follow: config/follow.json. */
-export const followPolicy: FollowPolicy = load();
-
-function load(): FollowPolicy {
-  const parsed = followFile.safeParse(JSON.parse(readFileSync(join(packageFolder, "config/follow.json"), "utf8")));
-  if (!parsed.success) throw new Error(`config/follow.json: ${z.prettifyError(parsed.error)}`);
-  return parsed.data;
-}
+export const followPolicy: FollowPolicy = readConfigFile("follow.json", bySchema(followFile));

@@ -1,8 +1,6 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { z } from "zod";
 import { DETECTOR_ACTIONS } from "../../core/mail/guard/behaviour.ts";
-import { packageFolder } from "../package-folder.ts";
+import { bySchema, readConfigFile } from "./config-file.ts";
 
 const action = z.enum(DETECTOR_ACTIONS);
 const count = z.int().min(1);
@@ -48,10 +46,4 @@ const guardFile = z.strictObject({
 export type GuardPolicy = z.output<typeof guardFile>;
 
 /** How instances are watched: config/guard.json. */
-export const guardPolicy: GuardPolicy = load();
-
-function load(): GuardPolicy {
-  const parsed = guardFile.safeParse(JSON.parse(readFileSync(join(packageFolder, "config/guard.json"), "utf8")));
-  if (!parsed.success) throw new Error(`config/guard.json: ${z.prettifyError(parsed.error)}`);
-  return parsed.data;
-}
+export const guardPolicy: GuardPolicy = readConfigFile("guard.json", bySchema(guardFile));

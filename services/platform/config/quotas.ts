@@ -1,8 +1,6 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { z } from "zod";
 import { QUOTA_NAMES, type QuotaLimits, type QuotaName } from "../../core/dns/quotas.ts";
-import { packageFolder } from "../package-folder.ts";
+import { bySchema, readConfigFile } from "./config-file.ts";
 
 /**
  * The content of config/quotas.json: what a company and a reseller may have unless the database says otherwise for one of
@@ -20,15 +18,12 @@ const quotaFile = z.strictObject({
 export type QuotaKind = keyof z.output<typeof quotaFile>;
 
 /** The defaults: config/quotas.json. */
-export const quotaDefaults: Readonly<Record<QuotaKind, QuotaLimits>> = load();
+export const quotaDefaults: Readonly<Record<QuotaKind, QuotaLimits>> = readConfigFile(
+  "quotas.json",
+  bySchema(quotaFile),
+);
 
 /** The quotas that there are for a company or a reseller. */
 export function quotaNamesOf(kind: QuotaKind): readonly QuotaName[] {
   return kind === "reseller" ? QUOTA_NAMES : QUOTA_NAMES.filter((name) => name !== "acls");
-}
-
-function load(): Readonly<Record<QuotaKind, QuotaLimits>> {
-  const parsed = quotaFile.safeParse(JSON.parse(readFileSync(join(packageFolder, "config/quotas.json"), "utf8")));
-  if (!parsed.success) throw new Error(`config/quotas.json: ${z.prettifyError(parsed.error)}`);
-  return parsed.data;
 }

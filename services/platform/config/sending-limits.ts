@@ -1,8 +1,6 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { z } from "zod";
 import { LIMIT_SCOPES, OVER_LIMIT } from "../../core/mail/guard/sending-limits.ts";
-import { packageFolder } from "../package-folder.ts";
+import { bySchema, readConfigFile } from "./config-file.ts";
 
 const bound = z.int().min(0).nullable().default(null);
 
@@ -36,11 +34,4 @@ const limitsFile = z.strictObject({
 export type SendingPolicy = z.output<typeof limitsFile>;
 
 /** What goes for all instances: config/sending-limits.json. */
-export const sendingPolicy: SendingPolicy = load();
-
-function load(): SendingPolicy {
-  const content = JSON.parse(readFileSync(join(packageFolder, "config/sending-limits.json"), "utf8"));
-  const parsed = limitsFile.safeParse(content);
-  if (!parsed.success) throw new Error(`config/sending-limits.json: ${z.prettifyError(parsed.error)}`);
-  return parsed.data;
-}
+export const sendingPolicy: SendingPolicy = readConfigFile("sending-limits.json", bySchema(limitsFile));

@@ -1,8 +1,6 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { z } from "zod";
 import type { WarmUpPlan } from "../../core/mail/pace/warm-up.ts";
-import { packageFolder } from "../package-folder.ts";
+import { bySchema, readConfigFile } from "./config-file.ts";
 
 const days = z.array(z.int().min(1)).min(1).max(366);
 const count = z.int().min(1);
@@ -25,10 +23,4 @@ const warmUpFile = z.strictObject({
 });
 
 /** The plan that new source addresses follow: config/warm-up.json. */
-export const warmUpPlan: WarmUpPlan = load();
-
-function load(): WarmUpPlan {
-  const parsed = warmUpFile.safeParse(JSON.parse(readFileSync(join(packageFolder, "config/warm-up.json"), "utf8")));
-  if (!parsed.success) throw new Error(`config/warm-up.json: ${z.prettifyError(parsed.error)}`);
-  return parsed.data;
-}
+export const warmUpPlan: WarmUpPlan = readConfigFile("warm-up.json", bySchema(warmUpFile));

@@ -1,7 +1,6 @@
 import type { Refusal } from "../../core/refusal.ts";
 import { type Result, refuse } from "../../core/result.ts";
-import { isLoopback } from "../http/limits.ts";
-import { networkOf, sourceOf } from "../lookups/address-blocks.ts";
+import { isLoopback, networkOf, sourceOf } from "../lookups/address-blocks.ts";
 import type { Observe } from "../observability/observation.ts";
 import { KnownKeys } from "./known-keys.ts";
 import type { GuessPolicy } from "./policy.ts";

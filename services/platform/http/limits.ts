@@ -1,7 +1,6 @@
-import { BlockList, isIP } from "node:net";
 import { RateLimiterMemory, type RateLimiterRes } from "rate-limiter-flexible";
 import type { Refusal } from "../../core/refusal.ts";
-import { sourceOf } from "../lookups/address-blocks.ts";
+import { isLoopback, sourceOf } from "../lookups/address-blocks.ts";
 
 /** What a caller may ask for in a second, and how often a stranger may fail. Undefined lets pass. */
 export interface RateLimits {
@@ -39,17 +38,6 @@ export function makeRateLimits(requestsPerSecond: number, limitLoopback: boolean
       return requests.consume(callerKey).then(() => undefined, rateLimited);
     },
   };
-}
-
-const LOOPBACK = new BlockList();
-LOOPBACK.addSubnet("127.0.0.0", 8, "ipv4");
-LOOPBACK.addAddress("::1", "ipv6");
-
-/** IPv4 and IPv6 loopback, IPv4-mapped addresses included. Asked for every request: a parser would cost more than all else. */
-export function isLoopback(address: string): boolean {
-  if (address === "::1" || address === "::ffff:127.0.0.1") return true;
-  const family = isIP(address);
-  return family === 4 ? address.startsWith("127.") : family === 6 && LOOPBACK.check(address, "ipv6");
 }
 
 function rateLimited(state: RateLimiterRes): Refusal {

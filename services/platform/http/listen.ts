@@ -1,9 +1,9 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
 import type { SecureContext, TlsOptions } from "node:tls";
 import type Koa from "koa";
+import { bindWithPatience, formatBound } from "../bind.ts";
 import { MODERN_CIPHERS, openCertificate, type ServerCertificate } from "../certificate.ts";
 import type { Config } from "../config/config.ts";
 import type { HostPort } from "../config/config-values.ts";
@@ -52,17 +52,25 @@ export interface HttpsIdentity {
   find(serverName: string): Promise<SecureContext | undefined>;
 }
 
-/** Serves an app on every address of a listen value; undefined when it is `off`. @param identity absent: in clear */
+export interface HttpListenerOptions {
+  readonly observe: Observe;
+  /** `HTTP_TIMEOUTS` unless given. */
+  readonly timeouts?: HttpTimeouts;
+  /** Absent: in clear. */
+  readonly identity?: HttpsIdentity;
+}
+
+/** Serves an app on every address of a listen value; undefined when it is `off`. */
 export async function listenHttp(
   app: HttpApp,
   addresses: readonly HostPort[],
-  timeouts: HttpTimeouts = HTTP_TIMEOUTS,
-  identity?: HttpsIdentity,
+  options: HttpListenerOptions,
 ): Promise<HttpListener | undefined> {
   if (addresses.length === 0) return undefined;
+  const { identity } = options;
   const servers: Server[] = [];
   try {
-    for (const address of addresses) servers.push(await listenOn(app, address, timeouts, identity));
+    for (const address of addresses) servers.push(await listenOn(app, address, options));
   } catch (error) {
     for (const server of servers) server.close();
     throw error;
@@ -91,7 +99,7 @@ export async function listenHttps(
   if (addresses.length === 0) return undefined;
   const certificate = await openCertificate(config, observe);
   try {
-    const { url, close } = (await listenHttp(app, addresses, HTTP_TIMEOUTS, { certificate, find }))!;
+    const { url, close } = (await listenHttp(app, addresses, { observe, identity: { certificate, find } }))!;
     return {
       url,
       close: async (graceMs) => {
@@ -108,8 +116,7 @@ export async function listenHttps(
 async function listenOn(
   app: HttpApp,
   address: HostPort,
-  timeouts: HttpTimeouts,
-  identity: HttpsIdentity | undefined,
+  { observe, timeouts = HTTP_TIMEOUTS, identity }: HttpListenerOptions,
 ): Promise<Server> {
   const { describeRefusal } = app;
   const handle = app.callback();
@@ -129,6 +136,9 @@ async function listenOn(
   );
   answerBrokenRequests(server, describeRefusal);
   await bindWithPatience(server, address);
+  const listener = formatBound(server.address() as AddressInfo);
+  // Such as running out of file descriptors while accepting: the listener stays.
+  server.on("error", (err) => observe({ kind: "http-listener-failed", level: "warn", listener, err }));
   return server;
 }
 
@@ -156,60 +166,6 @@ function endWhenUnread(response: ServerResponse, unreadMs: number): void {
   response.setTimeout(unreadMs, () => {
     if (response.socket !== null && response.socket.writableLength > 0) response.socket.destroy();
   });
-}
-
-/** What `listen` and its events of node's servers have in common. */
-interface Bindable {
-  listen(options: HostPort): unknown;
-  once(event: "error" | "listening", listener: (error: Error) => void): unknown;
-  off(event: "error" | "listening", listener: (error: Error) => void): unknown;
-}
-
-/** An address of the configuration that cannot be had. */
-export class CannotListen extends Error {
-  readonly address: HostPort;
-
-  constructor(address: HostPort, cause: Error) {
-    super(`cannot listen on ${formatBound({ address: address.host, port: address.port })}: ${cause.message}`, {
-      cause,
-    });
-    this.address = address;
-  }
-}
-
-/** A port that a predecessor is just giving up is waited for; one that stays taken is an error that names it. */
-export async function bindWithPatience(server: Bindable, address: HostPort, patienceMs = 3_000): Promise<void> {
-  const deadline = Date.now() + patienceMs;
-  for (;;) {
-    try {
-      return await bind(server, address);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE" || Date.now() > deadline) {
-        throw new CannotListen(address, error as Error);
-      }
-    }
-    await sleep(100);
-  }
-}
-
-function bind(server: Bindable, address: HostPort): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const listening = () => {
-      server.off("error", failed);
-      resolve();
-    };
-    const failed = (error: Error) => {
-      server.off("listening", listening);
-      reject(error);
-    };
-    server.once("error", failed);
-    server.once("listening", listening);
-    server.listen(address);
-  });
-}
-
-export function formatBound({ address, port }: { address: string; port: number }): string {
-  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
 }
 
 async function closeServer(server: Server, graceMs: number): Promise<void> {

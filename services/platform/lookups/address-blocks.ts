@@ -1,3 +1,4 @@
+import { BlockList, isIP } from "node:net";
 import ipaddr from "ipaddr.js";
 import { isCloudAddress } from "./cloud-addresses.ts";
 
@@ -38,6 +39,17 @@ function isExactly(address: ipaddr.IPv4 | ipaddr.IPv6, block: string): boolean {
   const [network, bits] = parseBlock(block);
   const isWhole = bits === (network.kind() === "ipv4" ? 32 : 128);
   return isWhole && network.kind() === address.kind() && address.match(network, bits);
+}
+
+const LOOPBACK = new BlockList();
+LOOPBACK.addSubnet("127.0.0.0", 8, "ipv4");
+LOOPBACK.addAddress("::1", "ipv6");
+
+/** IPv4 and IPv6 loopback, IPv4-mapped addresses included. Asked for every request: a parser would cost more than all else. */
+export function isLoopback(address: string): boolean {
+  if (address === "::1" || address === "::ffff:127.0.0.1") return true;
+  const family = isIP(address);
+  return family === 4 ? address.startsWith("127.") : family === 6 && LOOPBACK.check(address, "ipv6");
 }
 
 /** Whom an address counts for where somebody has to be slowed down: of IPv6 who has one has all of its /64. */

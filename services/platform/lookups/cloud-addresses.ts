@@ -1,8 +1,6 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import ipaddr from "ipaddr.js";
 import { z } from "zod";
-import { packageFolder } from "../package-folder.ts";
+import { bySchema, readConfigFile } from "../config/config-file.ts";
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 
@@ -11,15 +9,9 @@ const table = z.array(
 );
 
 /** Where clouds hand credentials and orders to their machines (config/cloud-addresses.json), each in its one spelling. */
-const CLOUD_ADDRESSES: ReadonlySet<string> = new Set(load().map(({ address }) => ipaddr.parse(address).toString()));
-
-function load(): z.output<typeof table> {
-  const parsed = table.safeParse(
-    JSON.parse(readFileSync(join(packageFolder, "config", "cloud-addresses.json"), "utf8")),
-  );
-  if (!parsed.success) throw new Error(`config/cloud-addresses.json: ${z.prettifyError(parsed.error)}`);
-  return parsed.data;
-}
+const CLOUD_ADDRESSES: ReadonlySet<string> = new Set(
+  readConfigFile("cloud-addresses.json", bySchema(table)).map(({ address }) => ipaddr.parse(address).toString()),
+);
 
 /** Whether an address is one of a cloud's own servers, or an IPv6 address that a translator or tunnel takes to one. */
 export function isCloudAddress(address: Address): boolean {

@@ -1,7 +1,7 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { type DomainName, formatDomainName } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import type { HostPort } from "../config/config-values.ts";
+import { inTime } from "../deadline.ts";
 import { makeSecureLookup, systemResolver } from "./secure-lookup.ts";
 
 /** The DS records of a name as its parent has them. */
@@ -25,10 +25,7 @@ export async function makeDsLookup(server: HostPort | null): Promise<LookUpDs> {
   if (!resolver) return async () => undefined;
   const lookUp = await makeSecureLookup(resolver);
   return async (name) => {
-    const abort = new AbortController();
-    const late = sleep(TIMEOUT_MS, undefined, { signal: abort.signal }).catch(() => undefined);
-    const answer = await Promise.race([lookUp(formatDomainName(name), TYPE.DS), late]);
-    abort.abort();
+    const answer = await inTime(lookUp(formatDomainName(name), TYPE.DS), TIMEOUT_MS, () => undefined);
     if (answer === undefined || answer.kind === "failure") return undefined;
     return { records: answer.records, ttlSeconds: answer.ttlSeconds, authenticated: answer.secure };
   };

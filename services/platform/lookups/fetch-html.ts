@@ -1,6 +1,7 @@
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import { parseHttpUrl, parseUrl } from "../../core/url.ts";
+import { withTime } from "../deadline.ts";
 import { type FetchSurroundings, openPinnedAgent } from "./pinned-agent.ts";
 
 interface FetchOptions extends FetchSurroundings {
@@ -35,19 +36,20 @@ export async function fetchText(
 ): Promise<Result<string, Sentence>> {
   const { deadlineMs = DEADLINE_MS, mostRedirects = MOST_REDIRECTS } = surroundings;
   const endsAtMs = performance.now() + deadlineMs;
-  const signal = AbortSignal.timeout(deadlineMs);
-  let target = new URL(url);
-  try {
-    for (let hop = 0; hop <= mostRedirects; hop++) {
-      const answer = await fetchHop(target, { kind, endsAtMs, signal, ...surroundings });
-      if (!answer.ok) return answer;
-      if ("text" in answer.value) return ok(answer.value.text);
-      target = answer.value.location;
+  return withTime({ limitMs: deadlineMs, stop: surroundings.signal }, async (signal) => {
+    let target = new URL(url);
+    try {
+      for (let hop = 0; hop <= mostRedirects; hop++) {
+        const answer = await fetchHop(target, { ...surroundings, kind, endsAtMs, signal });
+        if (!answer.ok) return answer;
+        if ("text" in answer.value) return ok(answer.value.text);
+        target = answer.value.location;
+      }
+      return refuse(sentence("redirects"));
+    } catch (error) {
+      return refuse(signal.aborted || performance.now() >= endsAtMs ? sentence("timeout") : describeError(error));
     }
-    return refuse(sentence("redirects"));
-  } catch (error) {
-    return refuse(signal.aborted || performance.now() >= endsAtMs ? sentence("timeout") : describeError(error));
-  }
+  });
 }
 
 /** Whether text is a URL that may be fetched. One with controls is none, although a parser does without them. */

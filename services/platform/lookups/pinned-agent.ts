@@ -1,15 +1,17 @@
 import { isIP } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Agent } from "undici";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Config } from "../config/config.ts";
+import { unlessAborted, withTime } from "../deadline.ts";
 import { isReachable } from "./address-blocks.ts";
 import { findHostAddresses, type HostSurroundings } from "./host-addresses.ts";
 
 /** What requests to other people's URLs may reach, and through whom names are resolved. */
 export interface FetchSurroundings extends HostSurroundings {
   readonly config: Pick<Config, "fetchAllow" | "resolver">;
+  /** Ends a request before its time is over: whoever wants it is to stop. */
+  readonly signal?: AbortSignal;
 }
 
 /**
@@ -25,7 +27,10 @@ export async function openPinnedAgent(
   timeoutMs: number,
 ): Promise<Result<Agent, Sentence>> {
   const host = target.hostname.replace(/^\[|\]$/g, "");
-  const found = await within(timeoutMs, findAddress(host, surroundings));
+  // A resolver may take longer than there is time, and nothing stops it.
+  const found = await withTime({ limitMs: timeoutMs, stop: surroundings.signal }, (time) =>
+    unlessAborted(findAddress(host, surroundings), time, () => refuse(sentence("timeout"))),
+  );
   if (!found.ok) return found;
   const pinned = { address: found.value, family: isIP(found.value) };
   const undici = await import("undici");
@@ -41,18 +46,6 @@ export async function openPinnedAgent(
       },
     }),
   );
-}
-
-/** A resolver may take longer than there is time, and nothing stops it: its answer is then not waited for. */
-async function within<T>(timeoutMs: number, found: Promise<Result<T, Sentence>>): Promise<Result<T, Sentence>> {
-  const timer = new AbortController();
-  const late = sleep(timeoutMs, refuse(sentence("timeout")), { signal: timer.signal });
-  try {
-    return await Promise.race([found, late]);
-  } finally {
-    late.catch(() => {});
-    timer.abort();
-  }
 }
 
 async function findAddress(host: string, surroundings: FetchSurroundings): Promise<Result<string, Sentence>> {

@@ -1,5 +1,6 @@
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
+import { withTime } from "../deadline.ts";
 import { describeError } from "./fetch-html.ts";
 import { type FetchSurroundings, openPinnedAgent } from "./pinned-agent.ts";
 
@@ -19,21 +20,22 @@ export async function postTo(
   const target = new URL(url);
   const agent = await openPinnedAgent(target, surroundings, DEADLINE_MS);
   if (!agent.ok) return agent;
-  const signal = AbortSignal.timeout(DEADLINE_MS);
-  try {
-    const { request } = await import("undici");
-    const answer = await request(target, {
-      method: "POST",
-      dispatcher: agent.value,
-      signal,
-      body,
-      headers: { "content-type": "application/json", "user-agent": "Palomar", ...headers },
-    });
-    answer.body.on("error", () => {}).destroy();
-    return ok(answer.statusCode);
-  } catch (error) {
-    return refuse(signal.aborted ? sentence("timeout") : describeError(error));
-  } finally {
-    await agent.value.destroy();
-  }
+  return withTime({ limitMs: DEADLINE_MS, stop: surroundings.signal }, async (signal) => {
+    try {
+      const { request } = await import("undici");
+      const answer = await request(target, {
+        method: "POST",
+        dispatcher: agent.value,
+        signal,
+        body,
+        headers: { "content-type": "application/json", "user-agent": "Palomar", ...headers },
+      });
+      answer.body.on("error", () => {}).destroy();
+      return ok(answer.statusCode);
+    } catch (error) {
+      return refuse(signal.aborted ? sentence("timeout") : describeError(error));
+    } finally {
+      await agent.value.destroy();
+    }
+  });
 }

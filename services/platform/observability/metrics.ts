@@ -11,7 +11,7 @@ import {
 export const registry = new Registry();
 
 /** Counts every observation by its kind. */
-export const observations = new Counter({
+const observations = new Counter({
   name: "palomar_observations_total",
   help: "Observations by kind",
   labelNames: ["kind"],

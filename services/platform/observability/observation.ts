@@ -45,6 +45,8 @@ export interface ObservationDetails {
   // HTTP services
   "http-request": Request & { readonly status: number; readonly ms: number };
   "http-response-failed": Failure;
+  /** Connections cannot be accepted at present. */
+  "http-listener-failed": Failure & { readonly listener: string };
   "request-failed": Request & Failure;
   "database-away": Request & Failure;
   "large-requests-failed": Failure;
@@ -99,7 +101,6 @@ export interface ObservationDetails {
   /** What became of a report about TLS to a domain, by mail or HTTPS. */
   "tls-report": { readonly destination: string; readonly by: string; readonly outcome: string; readonly reply: string };
   "sts-policy-not-read": { readonly domain: string; readonly reason: string };
-  "housekeeping-failed": Failure;
   "campaigns-not-run": Failure;
   "campaign-not-started": { readonly campaign: number; readonly reason: string };
   "campaign-started": { readonly campaign: number };

@@ -8,17 +8,18 @@ const RETRY_MS = 1_000;
  * Hears the notices of a channel over a connection of its own, which is opened anew when it is lost. Notices hasten a
  * poll and replace none: those of the time between are lost.
  * @param onNotice told the payload; also called, without one, once the connection stands, for what was missed
+ * @param onLost told why there is no connection, or no longer: for whoever has no poll that says that the database is away
  */
 export function hearNotices(
   openConnection: () => Promise<pg.Client>,
   channel: string,
   onNotice: (payload?: string) => void,
+  onLost: (error: unknown) => void = () => {},
 ): { stop(): Promise<void> } {
   const stopping = new AbortController();
   const running = (async () => {
     while (!stopping.signal.aborted) {
-      // The poll goes on, and says that the database is away.
-      await hearUntilLost(openConnection, { channel, onNotice, signal: stopping.signal }).catch(() => {});
+      await hearUntilLost(openConnection, { channel, onNotice, signal: stopping.signal }).catch(onLost);
       await sleep(RETRY_MS, undefined, { signal: stopping.signal }).catch(() => {});
     }
   })();

@@ -7,6 +7,8 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 const MOST_REPLY_CHARACTERS = 64 * 1024;
 /** So long a server may take over one block of a message (RFC 5321 §4.5.3.2.5). */
 const BLOCK_MS = 3 * 60_000;
+/** So long it may take over the reply to a command (RFC 5321 §4.5.3.2.2 to §4.5.3.2.4), but to the end of a message. */
+const COMMAND_MS = 5 * 60_000;
 /** The last line of a reply has no hyphen after its code (RFC 5321 §4.2.1). */
 const LAST_LINE = /^\d{3}(?:[ \r]|$)/;
 
@@ -30,7 +32,7 @@ export class SmtpDialogue {
   #waiting: ((reply: Result<SmtpReply, string>) => void) | undefined;
   #endedBy: string | undefined;
 
-  /** @param replyMs for a whole reply, however it trickles */
+  /** @param replyMs for a whole reply, however it trickles; for that to a command `COMMAND_MS` at most */
   constructor(socket: Socket, replyMs: number) {
     this.#socket = socket;
     this.#replyMs = replyMs;
@@ -75,7 +77,7 @@ export class SmtpDialogue {
 
   /** The reply to the first command whose reply was not read yet; refused with words when none can come any more. */
   readReply(): Promise<Result<SmtpReply, string>> {
-    return this.#within(this.#nextReply(), this.#replyMs);
+    return this.#within(this.#nextReply(), Math.min(this.#replyMs, COMMAND_MS));
   }
 
   /** Leaves the socket to somebody else. @returns whether all that the server said has been read as replies */

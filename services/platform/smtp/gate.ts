@@ -4,7 +4,7 @@ import { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
 import { type DsnParameters, takeDsnParameters } from "../../core/mail/dsn-parameters.ts";
 import { formatSmtpReply, type SmtpReply } from "../../core/mail/smtp-reply.ts";
-import { isLoopback } from "../http/limits.ts";
+import { isLoopback } from "../lookups/address-blocks.ts";
 import { clientOf, endConnection } from "./client-socket.ts";
 import { type CommandContext, DSN_REFUSALS, judgeAuthAnswer, judgeCommand, verbOf } from "./command-syntax.ts";
 import { completeOffers, isWholeReply, withOneStatus } from "./library-replies.ts";

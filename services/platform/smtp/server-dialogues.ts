@@ -171,7 +171,7 @@ const TOO_MANY_RECIPIENTS: SmtpReply = { code: 452, enhancedStatus: "4.5.3", lin
 const LOCAL_ERROR: SmtpReply = { code: 451, enhancedStatus: "4.3.0", lines: ["local error, try again later"] };
 
 /** A reply that refuses, on its way through the library's callbacks. */
-export class SmtpRefusal extends Error {
+class SmtpRefusal extends Error {
   readonly responseCode: number;
 
   constructor(reply: SmtpReply) {

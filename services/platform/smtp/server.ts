@@ -2,10 +2,10 @@ import { type AddressInfo, createServer, type Server, type Socket } from "node:n
 import { setTimeout as sleep } from "node:timers/promises";
 import { SMTPServer } from "smtp-server";
 import { describeSmtpReply, type SmtpReply } from "../../core/mail/smtp-reply.ts";
+import { bindWithPatience, formatBound } from "../bind.ts";
 import type { ServerCertificate } from "../certificate.ts";
 import type { HostPort } from "../config/config-values.ts";
 import { ConnectionCounts } from "../connection-counts.ts";
-import { bindWithPatience, formatBound } from "../http/listen.ts";
 import type { Observe } from "../observability/observation.ts";
 import { clientOf, endConnection } from "./client-socket.ts";
 import { type GateEvents, type GateOptions, SmtpGate } from "./gate.ts";

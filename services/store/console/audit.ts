@@ -77,10 +77,10 @@ export async function listAudit(db: Db, reader: ConsoleScope, query: AuditQuery)
   );
 }
 
-/** Whether somebody signed in from an address since then. */
-export async function hasSignedInFrom(db: Db, login: string, address: string, since: Date): Promise<boolean> {
-  const entries = db("console_audit").where({ actor: login, action: "session.begin", address, outcome: "done" });
-  return (await entries.where("at", ">", since).first("id")) !== undefined;
+/** Where somebody signed in from since then. */
+export async function listSignInAddresses(db: Db, login: string, since: Date): Promise<string[]> {
+  const entries = db("console_audit").where({ actor: login, action: "session.begin", outcome: "done" });
+  return entries.where("at", ">", since).distinct("address").pluck("address");
 }
 
 /** Removes what is older; where several processes do so at once, each takes what no other has. */

@@ -1,10 +1,9 @@
 import type { FollowedAddresses } from "../../core/dns/follow/evaluate.ts";
-import { type Follower, type FollowerKind, type StoredFollower, targetsOf } from "../../core/dns/follow/follower.ts";
+import type { Follower, FollowerKind, StoredFollower } from "../../core/dns/follow/follower.ts";
 import { formatIpAddress } from "../../core/dns/ip-address.ts";
 import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
 import type { Sentence } from "../../core/sentences.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
-import { recordOf } from "./records.ts";
 
 interface FollowerRow {
   readonly id: number;
@@ -15,11 +14,6 @@ interface FollowerRow {
 
 function followerOf({ id, owner, kind, definition }: FollowerRow): StoredFollower {
   return { id, owner: nameFromStoredWire(owner), kind, definition } as StoredFollower;
-}
-
-/** The sort keys of the names that a follower's addresses come from. */
-export function targetKeysOf(follower: Follower): Uint8Array[] {
-  return targetsOf(follower).map(({ wire }) => nameSortKey(wire));
 }
 
 /** Followers of a zone by their ids and at some names. */
@@ -315,16 +309,4 @@ export async function countTargets(db: Db, zoneId: number, names: readonly Domai
     [zoneId, names.map(({ wire }) => nameSortKey(wire))],
   );
   return row!.count;
-}
-
-/** The records that stand at the names of followers of a zone. */
-export async function readDerivedAddresses(db: Db, zoneId: number, owners: readonly DomainName[]) {
-  const rows = await queryRows<readonly [number, Buffer, number, number, Buffer]>(
-    db,
-    `select id, owner, type, ttl, rdata from records
-      where zone_id = $1 and owner_key = any($2::bytea[]) and type in (1, 28) order by id`,
-    [zoneId, owners.map(({ wire }) => nameSortKey(wire))],
-    { rowMode: "array" },
-  );
-  return rows.map(recordOf);
 }

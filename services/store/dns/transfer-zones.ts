@@ -6,6 +6,17 @@ export interface AclZone {
   readonly isCatalog: boolean;
 }
 
+/** Which of these names no zone of the reseller has, and no policy feed. @param names as of zones */
+export async function namesWithoutZone(db: Db, resellerId: string, names: readonly string[]): Promise<string[]> {
+  const rows = await queryRows<{ name: string }>(
+    db,
+    "select name from zones where name = any($1) and (reseller_id = $2 or kind = 'feed')",
+    [names, resellerId],
+  );
+  const known = new Set(rows.map(({ name }) => name));
+  return names.filter((name) => !known.has(name));
+}
+
 /**
  * The zones that an ACL is for, in canonical order.
  * @param names as of zones; null for all that the reseller has in force, its catalogs included

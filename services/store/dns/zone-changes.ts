@@ -235,7 +235,7 @@ export interface WrittenChange {
 }
 
 /** The journal's row of a change, for {@link journalOf}; undefined when it would be too large to keep. */
-export function journalRow(zone: Zone, change: ZoneChange, actor: string): JournalRow | undefined {
+function journalRow(zone: Zone, change: ZoneChange, actor: string): JournalRow | undefined {
   const { derived, followers } = change;
   const [deleted, added] = differenceOf(zone, change);
   if (!deleted || !added) return undefined;

@@ -5,8 +5,8 @@ import {
   resolveTarget,
 } from "../../core/mail/tracking-target.ts";
 import { type ClickClaims, makeDeliveryToken, readClickToken } from "../../core/mail/tracking-tokens.ts";
+import { withDeadline } from "../../platform/deadline.ts";
 import { findPersonalValues } from "../../store/mail/tracking/tracking.ts";
-import { withDeadline } from "../deadline.ts";
 import { sendErrorPage } from "../pages.ts";
 import { type Route, recordVisit, refuseToken, type TrackingTools, visitOf } from "../tools.ts";
 

@@ -4,10 +4,10 @@ import { RateLimiterMemory } from "rate-limiter-flexible";
 import { fullBudget } from "../../core/mail/reports/report.ts";
 import { makeReportLocalPart, readReportToken } from "../../core/mail/tokens.ts";
 import { readReport } from "../../operations/mail/reports/read-report.ts";
+import { withDeadline } from "../../platform/deadline.ts";
 import { FairTurns } from "../../platform/fair-turns.ts";
 import { sourceOf } from "../../platform/lookups/address-blocks.ts";
 import { addPostedReport } from "../../store/mail/reports/posted-reports.ts";
-import { withDeadline } from "../deadline.ts";
 import { sendErrorPage } from "../pages.ts";
 import { type Route, readWhole, refuseToken, type TrackingTools } from "../tools.ts";
 

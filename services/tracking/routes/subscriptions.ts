@@ -5,8 +5,8 @@ import {
   SUBSCRIPTION_CHOICES,
   type SubscriptionChoice,
 } from "../../operations/mail/tracking-subscriptions.ts";
+import { withDeadline } from "../../platform/deadline.ts";
 import { findSubscription, type Subscription } from "../../store/mail/tracking/subscriptions.ts";
-import { withDeadline } from "../deadline.ts";
 import { sendErrorPage, sendPreferencePage } from "../pages.ts";
 import { type Route, readWhole, refuseToken, type TrackingTools } from "../tools.ts";
 

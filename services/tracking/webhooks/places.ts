@@ -22,7 +22,7 @@ const MOST = 32;
 /** Webhooks served at a time that failed or were slow the last time: a server that hangs takes its whole time-out. */
 const MOST_TROUBLED = 16;
 /** Webhooks of one instance served at a time. */
-export const MOST_OF_INSTANCE = 4;
+const MOST_OF_INSTANCE = 4;
 /** An answer that took longer is a slow one. */
 const SLOW_MS = 2_000;
 /** Slow webhooks that are remembered. */

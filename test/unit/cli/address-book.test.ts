@@ -1,8 +1,8 @@
 import { createServer } from "node:net";
 import { expect, test } from "vitest";
 import { explainUnopened } from "../../../services/cli/address-book.ts";
+import { bindWithPatience } from "../../../services/platform/bind.ts";
 import { loadConfig } from "../../../services/platform/config/config.ts";
-import { bindWithPatience } from "../../../services/platform/http/listen.ts";
 
 test("an address that is taken is told with the variable that it stands in", async () => {
   const other = createServer();

@@ -26,7 +26,7 @@ beforeAll(async () => {
   app.use(async (ctx) => {
     if (!(await files.serve(ctx))) ctx.status = 404;
   });
-  listener = (await listenHttp(app, [{ host: "127.0.0.1", port: 0 }]))!;
+  listener = (await listenHttp(app, [{ host: "127.0.0.1", port: 0 }], { observe: () => {} }))!;
 });
 afterAll(async () => {
   await listener.close();

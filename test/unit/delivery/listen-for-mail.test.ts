@@ -1,7 +1,8 @@
 import { EventEmitter } from "node:events";
 import type pg from "pg";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { listenForMail } from "../../../services/delivery/listen-for-mail.ts";
+import type { Observation } from "../../../services/platform/observability/observation.ts";
 
 /** A connection that ends when it is told to. */
 class FakeClient extends EventEmitter {
@@ -9,27 +10,28 @@ class FakeClient extends EventEmitter {
   end = async () => {};
 }
 
-test("stops at once, also after its connection was lost", async () => {
-  vi.useFakeTimers();
-  try {
-    const clients: FakeClient[] = [];
-    const openListenConnection = async () => {
-      clients.push(new FakeClient());
-      return clients.at(-1) as unknown as pg.Client;
-    };
-    const onMail = vi.fn();
-    const listening = listenForMail({ openListenConnection, observe: () => {} }, { onMail, onStop: () => {} });
-    await vi.advanceTimersByTimeAsync(30_000);
-    clients[0]!.emit("end");
-    await vi.advanceTimersByTimeAsync(40_000);
-    expect([clients.length, onMail.mock.calls.length]).toEqual([2, 2]);
-    const stopped = vi.fn();
-    const stopping = listening.stop().then(stopped);
-    await vi.advanceTimersByTimeAsync(0);
-    expect(stopped).toHaveBeenCalled();
-    expect(vi.getTimerCount()).toBe(0);
-    await stopping;
-  } finally {
-    vi.useRealTimers();
-  }
+test("tells what notices call for, and all of it after its connection was lost; stops at once", async () => {
+  const clients: FakeClient[] = [];
+  const openListenConnection = async () => {
+    clients.push(new FakeClient());
+    return clients.at(-1) as unknown as pg.Client;
+  };
+  const heard: unknown[] = [];
+  const observed: Observation[] = [];
+  const listening = listenForMail(
+    { openListenConnection, observe: (observation) => observed.push(observation) },
+    { onMail: (instanceIds) => heard.push(instanceIds), onStop: () => heard.push("stop") },
+  );
+  await expect.poll(() => heard).toEqual(["stop", "all"]);
+  for (const payload of ["7 8", "", "stop"]) clients[0]!.emit("notification", { payload });
+  expect(heard.splice(0)).toEqual(["stop", "all", [7, 8], "all", "stop"]);
+  clients[0]!.emit("end");
+  await expect.poll(() => heard, { timeout: 10_000 }).toEqual(["stop", "all"]);
+  expect(observed).toEqual([]);
+  clients[1]!.emit("error", new Error("lost"));
+  await expect.poll(() => observed).toMatchObject([{ kind: "queue-notices-lost", level: "warn" }]);
+  await expect.poll(() => clients.length, { timeout: 10_000 }).toBe(3);
+  const since = performance.now();
+  await listening.stop();
+  expect(performance.now() - since).toBeLessThan(500);
 });

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { packageFolder } from "../../../services/platform/package-folder.ts";
-import { compileVisitorRules, networkOf } from "../../../services/tracking/visitor.ts";
+import { compileVisitorRules } from "../../../services/tracking/visitor.ts";
 
 const file = JSON.parse(readFileSync(join(packageFolder, "config", "user-agents.json"), "utf8"));
 const place = { countryCode: "AR", regionCode: "AR-C", city: "Buenos Aires" };
@@ -138,8 +138,9 @@ it.each([
   ["::ffff:192.0.2.77", "192.0.2.0/24"],
   ["2001:db8:1:2:3::4", "2001:db8:1::/48"],
   ["", ""],
+  ["no address", ""],
 ])("keeps of %s no more than %s", (address, network) => {
-  expect(networkOf(address)).toBe(network);
+  expect(describe("", {}, address).network).toBe(network);
 });
 
 it("reads again what it kept, as near as the network tells", () => {

@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import { formatDomainName } from "../name.ts";
 import {
   absoluteText,
   type Follower,
@@ -128,9 +127,4 @@ function limited(
   ttl: number,
 ): FollowedAddresses {
   return { ipv4: ipv4.slice(0, MOST_ADDRESSES), ipv6: ipv6.slice(0, MOST_ADDRESSES), ttl };
-}
-
-/** What a follower's target is called where people read it. */
-export function describeTargets(follower: Follower): string {
-  return targetsOf(follower).map(formatDomainName).join(" ");
 }

@@ -7,7 +7,7 @@ import type { WireWriter } from "../wire-writer.ts";
 import { type Field, missing, wordField } from "./field.ts";
 
 /** Most octets of a character string (RFC 1035 §3.3). */
-export const MAX_STRING_OCTETS = 255;
+const MAX_STRING_OCTETS = 255;
 
 /** An unsigned number of 8, 16 or 32 bits; `mnemonics` may stand for numbers in the text. */
 export function numberField(

@@ -177,7 +177,7 @@ export function encodeTypeBitmap(codes: Iterable<number>): Uint8Array {
 }
 
 /** The types in window blocks, ascending; undefined when the blocks are not as RFC 4034 §4.1.2 has them. */
-export function decodeTypeBitmap(octets: Uint8Array): number[] | undefined {
+function decodeTypeBitmap(octets: Uint8Array): number[] | undefined {
   const codes: number[] = [];
   let previousWindow = -1;
   for (let offset = 0; offset < octets.length; ) {

@@ -6,10 +6,8 @@ import {
   type DomainName,
   formatDomainName,
   isSubdomain,
-  isWildcard,
   labelsOf,
   nameFromLabels,
-  parentOf,
   parseDomainName,
   ROOT,
 } from "../name.ts";
@@ -121,14 +119,6 @@ export function decodeRpzRule(
   }
   const trigger = triggerOfLabels(labelsOf(owner).slice(0, owner.labelCount - apex.labelCount));
   return trigger.ok ? ok({ trigger: trigger.value, action: actionOfRecord(type, rdata) }) : trigger;
-}
-
-/** Whether the rule would reach a name that must stay reachable, or a name below it. */
-export function triggerCovers(trigger: RpzTrigger, safeName: DomainName): boolean {
-  if (!("name" in trigger)) return false;
-  const { name } = trigger;
-  if (isSubdomain(name, safeName)) return true;
-  return isWildcard(name) && isSubdomain(safeName, parentOf(name)!) && safeName.labelCount >= name.labelCount;
 }
 
 /** Why BIND would pass over a rule of the trigger: it writes IPv4-mapped addresses as IPv4, and takes no other form of them. */

@@ -67,7 +67,7 @@ function zoneFileLine({ name, type }: Pick<SetupItem, "name" | "type">, value: s
 }
 
 /** One string holds 255 octets at most (RFC 1035 §3.3). */
-export function quoteText(text: string): string {
+function quoteText(text: string): string {
   const octets = Buffer.from(text, "latin1");
   const strings: string[] = [];
   for (let at = 0; at < octets.length; at += 255) strings.push(octets.subarray(at, at + 255).toString("latin1"));

@@ -51,7 +51,7 @@ export interface SpfCost {
 }
 
 export const MOST_SPF_LOOKUPS = 10;
-export const MOST_SPF_VOIDS = 2;
+const MOST_SPF_VOIDS = 2;
 const MOST_EXCHANGERS = 10;
 /** Beyond this nothing is looked up any more: the policy is far above what is allowed. */
 const MOST_WALKED = 2 * MOST_SPF_LOOKUPS;

@@ -22,7 +22,7 @@ export function tagValue(tags: readonly Tag[], name: string): string | undefined
 }
 
 /** Whether reports go to an address already; a size limit behind it (`!10m`) is none of the address. */
-export function reportsTo(tags: readonly Tag[], address: string): boolean {
+function reportsTo(tags: readonly Tag[], address: string): boolean {
   const uris = (tagValue(tags, "rua") ?? "").split(",").map((uri) => uri.trim().replace(/!.*$/, ""));
   return uris.some((uri) => uri.toLowerCase() === `mailto:${address}`.toLowerCase());
 }

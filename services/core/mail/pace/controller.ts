@@ -84,7 +84,7 @@ const PROBE_WAIT_MS = 5_000;
 /** Replies to what had begun by so long after the first tell nothing new: it was on its way, or leave for it was. */
 const SETTLE_MS = 10_000;
 /** A rate that went well for so long is raised. */
-export const STEP_MS = 15_000;
+const STEP_MS = 15_000;
 /** A step back up to where it goes well, as a part of what was refused, and how long each lasts. */
 const RETURN_STEP = 0.4;
 const RETURN_MS = 8_000;

@@ -1,5 +1,5 @@
 /** A rate is measured over so long: what came in a burst counts for no more than it is. */
-export const WINDOW_MS = 60_000;
+const WINDOW_MS = 60_000;
 const BUCKETS = 12;
 const BUCKET_MS = WINDOW_MS / BUCKETS;
 const HOUR_MS = 3_600_000;

@@ -24,7 +24,7 @@ export type PolicyProposal =
   /** Nothing was reported yet. */
   | { readonly kind: "unknown" };
 
-export const PROPOSAL_RULE = {
+const PROPOSAL_RULE = {
   /** Least days with reports. */
   days: 21,
   /** Least messages in them. */

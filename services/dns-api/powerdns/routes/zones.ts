@@ -52,7 +52,7 @@ import { readSettings, settingsFields } from "../zone-settings.ts";
 /** Zones that one statement of a list reads. */
 const LIST_PAGE = 2_000;
 
-export const zoneParam = z.object({ zone_id: z.string().transform(nameOfZoneId) });
+const zoneParam = z.object({ zone_id: z.string().transform(nameOfZoneId) });
 const truth = z.enum(["true", "false"]);
 /** Of operations that answer with nothing. */
 export const NOTHING = { reply: z.undefined(), replyStatus: 204 } as const;

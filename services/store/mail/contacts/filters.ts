@@ -74,27 +74,3 @@ export async function countMatches(db: Db, instanceId: number, condition: Filter
   );
   return row!.count;
 }
-
-const MATCHES_PER_READ = 5_000;
-
-/** The addresses that fulfil a condition, as recipients of a send: portion by portion, however many they are. */
-export async function* streamMatches(
-  db: Db,
-  instanceId: number,
-  condition: FilterCondition,
-  now: Date,
-): AsyncGenerator<readonly { readonly contactId: number; readonly email: string }[]> {
-  for (let after = 0; ; ) {
-    const values = new StatementValues(instanceId, after, MATCHES_PER_READ);
-    const where = compileCondition(condition, { instance: "$1", now }, values);
-    const matches = await queryRows<{ contactId: number; email: string }>(
-      db,
-      `select contact.id as "contactId", contact.email from contacts as contact
-       where contact.instance_id = $1 and contact.id > $2 and ${where} order by contact.id limit $3`,
-      values.all,
-    );
-    if (matches.length > 0) yield matches;
-    if (matches.length < MATCHES_PER_READ) return;
-    after = matches.at(-1)!.contactId;
-  }
-}

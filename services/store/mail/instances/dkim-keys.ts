@@ -1,5 +1,6 @@
+import { createPrivateKey } from "node:crypto";
 import type { KeyRing } from "../../../core/key-ring.ts";
-import { generateDkimKey } from "../../../core/mail/dkim.ts";
+import { type DkimKey, generateDkimKey } from "../../../core/mail/dkim.ts";
 import type { DkimAlgorithm, RotatingKey, RotationStep } from "../../../core/mail/domain-setup/dkim-rotation.ts";
 import { open, seal } from "../../../core/secret-box.ts";
 import { type Db, isUniqueViolation, queryRows } from "../../../platform/postgres/db.ts";
@@ -32,6 +33,11 @@ export interface SenderKeys {
   readonly feedbackAddress: boolean;
   /** Where recipients' links lead, when it leads here. */
   readonly linkHost: string | undefined;
+}
+
+/** A sender domain's keys, ready to sign. */
+export function dkimKeys(domain: string, { keys }: Pick<SenderKeys, "keys">): DkimKey[] {
+  return keys.map(({ selector, privateKeyPem }) => ({ domain, selector, privateKey: createPrivateKey(privateKeyPem) }));
 }
 
 /**

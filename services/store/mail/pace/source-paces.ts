@@ -183,7 +183,7 @@ function valuesOf(counts: readonly PaceCount[], shares: readonly SessionShare[])
   return [
     counts.map(({ source }) => source),
     counts.map(({ provider }) => provider),
-    counts.map(({ allowed }) => allowed),
+    counts.map(({ allowed }) => allowed ?? UNLIMITED),
     counts.map(({ tried }) => tried),
     counts.map(({ delivered }) => delivered),
     counts.map(({ deferred }) => deferred),
@@ -224,13 +224,15 @@ export async function purgePaces(db: Db, days: number): Promise<void> {
 /** What became of messages in a while. */
 export interface PaceCount extends PaceKey {
   /** Messages an hour that were allowed at the end; null: as fast as it goes. */
-  readonly allowed: number;
+  readonly allowed: number | null;
   readonly tried: number;
   readonly delivered: number;
   readonly deferred: number;
 }
 
 const COUNT_SECONDS = 300;
+/** Stands in `pace_counts` where there is no rate: none that is in force is 0. */
+const UNLIMITED = 0;
 
 /** The counts since a moment, the oldest first. */
 export async function listPaceCounts(
@@ -240,7 +242,7 @@ export async function listPaceCounts(
 ): Promise<(Omit<PaceCount, keyof PaceKey> & { at: Date })[]> {
   return queryRows(
     db,
-    `select at, allowed, tried, delivered, deferred from pace_counts
+    `select at, nullif(allowed, ${UNLIMITED}) as allowed, tried, delivered, deferred from pace_counts
      where source = $1 and provider = $2 and at >= $3 order by at`,
     [key.source, key.provider, since.toISOString()],
   );

@@ -1,6 +1,7 @@
-import { addressKeyOf } from "../../../core/mail/address.ts";
+import { addressKeyOf, validateAddress } from "../../../core/mail/address.ts";
 import { cut, describeMessage } from "../../../core/mail/describe-message.ts";
 import type { MessageDsn } from "../../../core/mail/dsn-parameters.ts";
+import type { Mailbox } from "../../../core/mail/headers.ts";
 import type { MessageTracking } from "../../../core/mail/message-places.ts";
 import { type MessageDescription, messageTerms } from "../../../core/mail/message-terms.ts";
 import type { Attachment } from "../../../core/mail/mime.ts";
@@ -11,6 +12,13 @@ import { byInstance } from "../by-instance.ts";
 export interface StoredMailbox {
   readonly name: string;
   readonly address: string;
+}
+
+/** @throws what is no address: those in the database were judged on their way in */
+export function toMailbox({ name, address }: StoredMailbox): Mailbox {
+  const valid = validateAddress(address, { allowSmtputf8: true });
+  if (!valid.ok) throw new Error(`not an address: ${address}`);
+  return { name, address: valid.value };
 }
 
 /** What is rendered for each recipient. Subject and HTML hold tags (see core/mail/personalise.ts). */
@@ -126,7 +134,7 @@ async function insertMessages(transaction: Transaction, messages: readonly NewMe
 }
 
 /** What a message is listed as, and found by. */
-export function descriptionOf(content: MessageContent): MessageDescription {
+function descriptionOf(content: MessageContent): MessageDescription {
   if (content.kind === "finished") return describeMessage(content.octets);
   const { subject, from } = content.template;
   return { subject: cut(subject), sender: addressKeyOf(from.address) ?? null, messageId: null };

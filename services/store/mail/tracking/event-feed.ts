@@ -5,7 +5,7 @@ import { compileCondition } from "../contacts/filter-conditions.ts";
 import { TOLD_KINDS } from "../events/event-kinds.ts";
 
 /** How long events are kept for streams after somebody last read one. */
-export const STREAM_HOURS = 72;
+const STREAM_HOURS = 72;
 /** Given places at a time, and read at a time. */
 const MOST_AT_ONCE = 5_000;
 /** What is dated later than so is not waited for: some node's clock is ahead. */

@@ -34,8 +34,6 @@ export interface Webhook extends WebhookChoice {
   readonly nextAttemptAt: Date;
 }
 
-const EVERYTHING: WebhookChoice = { kinds: null, campaigns: null, condition: null, isFull: false };
-
 /** A row of the log. */
 export interface WebhookBatch {
   readonly id: number;
@@ -54,16 +52,10 @@ const KEEP_DAYS = 30;
 const GIVE_UP_HOURS = 24;
 
 /**
- * Sets the webhook without a name of an instance, for all events in the short form: those stored from now on are told.
- * @returns the secret that signs, of a webhook that is there already the one it has
+ * Sets a webhook of an instance, a new one or one that is there: events stored from now on are told.
+ * @returns the secret that signs, of a webhook that is there already the one it has; undefined where the instance has as
+ * many as it may
  */
-export async function setWebhook(db: Db, keyRing: KeyRing, instanceId: number, url: string): Promise<string> {
-  const made = await addWebhook(db, keyRing, instanceId, { ...EVERYTHING, name: FIRST_WEBHOOK, url });
-  if (made === undefined) throw new Error(`instance ${instanceId} has ${MOST_WEBHOOKS} webhooks already`);
-  return made;
-}
-
-/** As {@link setWebhook}, with a name and a choice of its own. @returns undefined where the instance has as many as it may */
 export async function addWebhook(
   db: Db,
   keyRing: KeyRing,

@@ -15,7 +15,14 @@ describe("an ACL", () => {
       name: "a",
       blocks: ["192.0.2.1", "192.0.2.1/32", "2001:DB8::/32"],
       zones: ["Example.ORG.", "example.org"],
-      notify: ["192.0.2.1", "2001:db8::1", "[2001:db8::1]:5353", "ns.example.org:53", "ns.example.org"],
+      notify: [
+        "192.0.2.1",
+        "2001:db8::1",
+        "[2001:db8::1]:5353",
+        "ns.example.org:53",
+        "ns.example.org",
+        "1.ns2.example.org",
+      ],
     });
     expect(read).toEqual({
       ok: true,
@@ -23,7 +30,7 @@ describe("an ACL", () => {
         name: "a",
         blocks: ["192.0.2.1/32", "2001:db8::/32"],
         zones: ["example.org"],
-        notify: ["192.0.2.1:53", "[2001:db8::1]:53", "[2001:db8::1]:5353", "ns.example.org:53"],
+        notify: ["192.0.2.1:53", "[2001:db8::1]:53", "[2001:db8::1]:5353", "ns.example.org:53", "1.ns2.example.org:53"],
       },
     });
     expect(readAcl(EMPTY)).toMatchObject({ ok: true, value: { zones: null } });
@@ -39,6 +46,11 @@ describe("an ACL", () => {
     [{ notify: ["192.0.2.1:0"] }, "notify"],
     [{ notify: ["192.0.2.1:65536"] }, "notify"],
     [{ notify: ["[192.0.2.1]:53"] }, "notify"],
+    [{ notify: ["300.1.1.1"] }, "notify"],
+    [{ notify: ["192.0.2.256:53"] }, "notify"],
+    [{ notify: ["192.0.2"] }, "notify"],
+    [{ notify: ["192.0.2.1."] }, "notify"],
+    [{ notify: ["53"] }, "notify"],
     [{ notify: ["224.0.0.1"] }, "notify"],
     [{ notify: ["255.255.255.255:53"] }, "notify"],
     [{ notify: ["169.254.169.254"] }, "notify"],

@@ -12,6 +12,7 @@ import {
 import { isInstalled } from "../../../support/peers-processes.ts";
 
 const KEY = { name: "key.example", algorithm: "hmac-sha512", secret: Buffer.alloc(64, 1) } as const;
+const OTHER_KEY = { ...KEY, name: "policies.example" } as const;
 const facts = (aclName: string, zones: string[], more: Partial<StanzaFacts> = {}): StanzaFacts => ({
   aclName,
   key: null,
@@ -42,18 +43,62 @@ const CHECKERS: readonly (readonly [Exclude<Secondary, "pdns">, head: string, co
   ["unbound", "", ["unbound-checkconf"]],
 ];
 
+const CATALOGS = ["one.catalog.example", "two.catalog.example"];
+const FEEDS = ["one.policy.example", "two.policy.example"];
+
+/** What several catalogs of an ACL, or several policy zones, come to beside the stanzas of other ACLs. */
+const WITH_SEVERAL: { readonly [program in Exclude<Secondary, "pdns">]: readonly string[] } = {
+  bind: [
+    secondaryStanza("bind", catalogsOf("catalogs")),
+    policyStanza("bind", facts("policies", [], { key: OTHER_KEY }), FEEDS),
+  ],
+  nsd: [secondaryStanza("nsd", catalogsOf("catalogs"))],
+  knot: [secondaryStanza("knot", catalogsOf("catalogs"))],
+  unbound: [
+    policyStanza("unbound", facts("policies", []), FEEDS),
+    policyStanza("unbound", facts("more", []), ["more.example"]),
+  ],
+};
+
+function catalogsOf(aclName: string): StanzaFacts {
+  return facts(aclName, [], { zones: CATALOGS.map((name) => ({ name, isCatalog: true })) });
+}
+
+/** What a stanza of BIND says in comments, where it says that it belongs. */
+function optionsOf(stanzas: readonly string[]): string {
+  const wanted = stanzas.flatMap((stanza) => [...stanza.matchAll(/^\/\/ in options: (.*)$/gm)].map(([, text]) => text));
+  return `options { directory "/tmp"; ${wanted.join(" ")} };\n`;
+}
+
 describe("stanzas of several ACLs fit one file", () => {
   for (const [program, head, [checker = "", ...args]] of CHECKERS) {
     const env = { PATH: `${process.env.PATH}:/usr/sbin` };
     const missing = isInstalled(checker) ? "" : ` (skipped: no ${checker} installed)`;
     it.skipIf(missing !== "")(`of ${program}, says ${checker}${missing}`, () => {
       const file = join(folder, program);
-      writeFileSync(file, head + STANZAS.map((stanza) => `${secondaryStanza(program, stanza)}\n`).join(""));
+      const stanzas = [...STANZAS.map((stanza) => secondaryStanza(program, stanza)), ...WITH_SEVERAL[program]];
+      writeFileSync(
+        file,
+        (program === "bind" ? optionsOf(stanzas) : head) + stanzas.map((text) => `${text}\n`).join(""),
+      );
       const checkArgs = program === "knot" ? ["-c", file, "conf-check"] : [...args, file];
       const { status, stdout, stderr } = spawnSync(checker, checkArgs, { env, encoding: "utf8", cwd: folder });
       expect(`${stdout}${stderr} ${status}`).toMatch(/ 0$/);
     });
   }
+
+  it("of BIND and have each of its statements that are there once but once", () => {
+    for (const text of WITH_SEVERAL.bind) expect(text.match(/^\/\/ in options: /gm)).toHaveLength(1);
+    expect(WITH_SEVERAL.bind[1]!.match(/^(key|primaries) /gm)).toEqual(["key ", "primaries "]);
+    expect(optionsOf(WITH_SEVERAL.bind)).toContain(
+      'response-policy { zone "one.policy.example" min-update-interval 1; zone "two.policy.example" min-update-interval 1; };',
+    );
+  });
+
+  it("of the recursor, in the order in which the zones are applied", () => {
+    const lines = policyStanza("recursor", STANZAS[1]!, FEEDS).split("\n");
+    expect(lines.map((line) => line.split(", ")[1])).toEqual(FEEDS.map((feed) => `"${feed}"`));
+  });
 });
 
 describe("what the stanzas say", () => {
@@ -92,11 +137,11 @@ describe("what the stanzas say", () => {
 
   it("tells whoever has no TSIG so", () => {
     expect(secondaryStanza("unbound", STANZAS[1]!)).toMatch(/^# Unbound has no TSIG/);
-    expect(policyStanza("unbound", STANZAS[0]!, "policy.example")).not.toContain("TSIG");
+    expect(policyStanza("unbound", STANZAS[0]!, ["policy.example"])).not.toContain("TSIG");
   });
 
   it("gives the recursor its key", () => {
-    expect(policyStanza("recursor", STANZAS[1]!, "policy.example")).toBe(
+    expect(policyStanza("recursor", STANZAS[1]!, ["policy.example"])).toBe(
       `rpzPrimary({"192.0.2.53:5300"}, "policy.example", {tsigname="key.example", tsigalgo="hmac-sha512", ` +
         `tsigsecret="${KEY.secret.toString("base64")}", refresh=5})`,
     );

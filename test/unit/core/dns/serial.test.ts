@@ -5,6 +5,7 @@ import {
   initialSerial,
   nextSerial,
   serialIsAhead,
+  serialWarnings,
 } from "../../../../services/core/dns/serial.ts";
 
 const today = new Date("2026-11-20T23:59:59Z");
@@ -24,6 +25,19 @@ describe("compareSerial", () => {
   ])("%d against %d: %s", (a, b, expected) => {
     expect(compareSerial(a, b)).toBe(expected);
     expect(serialIsAhead(a, b)).toBe(expected === 1);
+  });
+});
+
+describe("serialWarnings", () => {
+  it.each([
+    [1, 2, false],
+    [1, 1_073_741_824, false],
+    [1, 1_073_741_825, true],
+    [1, 2_147_483_648, true],
+    [4_294_967_295, 1_073_741_822, false],
+    [4_294_967_295, 1_073_741_823, true],
+  ])("from %d to %d: %s", (has, next, isTold) => {
+    expect(serialWarnings(has, next).map(({ code }) => code)).toEqual(isTold ? ["serial-leaps"] : []);
   });
 });
 

@@ -67,6 +67,8 @@ describe("the way to a domain", () => {
     const zone = { mx: mx(...names), a: addresses("near.example", "own.example.net", "far.example") };
     expect(await hosts(zone)).toEqual([`near.example ${PUBLIC}`]);
     expect(await hosts({ mx: mx([10, "own.example.net"]), a: addresses("own.example.net") })).toEqual(["550 5.4.6"]);
+    const twice = mx([20, "own.example.net"], [15, "far.example"], [10, "OWN.example.net"]);
+    expect(await hosts({ mx: twice, a: addresses("own.example.net", "far.example") })).toEqual(["550 5.4.6"]);
   });
 
   test.each(["127.0.0.1", "10.0.0.1", "192.168.0.1", "169.254.1.1", "100.64.0.1", "::1", "fd00::1", "::ffff:10.0.0.1"])(

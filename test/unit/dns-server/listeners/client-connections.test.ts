@@ -1,15 +1,34 @@
 import { createServer, Socket } from "node:net";
-import { expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { ClientConnections } from "../../../../services/dns-server/listeners/client-connections.ts";
 
-it("an IPv6 /64 is one client, and so is an IPv4 address, mapped or not", () => {
+const LIMITS = { connections: 100, connectionsPerClient: 100, limitLoopback: false };
+let port = 1_024;
+
+/** A listener without a network. */
+function listenerOf(limits: Partial<typeof LIMITS>) {
   const server = createServer();
-  new ClientConnections(server, { connections: 100, connectionsPerClient: 2, limitLoopback: false });
-  const isAdmitted = (remoteAddress: string) => {
-    const socket = Object.defineProperty(new Socket(), "remoteAddress", { value: remoteAddress });
+  const connections = new ClientConnections(server, { ...LIMITS, ...limits });
+  const connect = (remoteAddress = "192.0.2.1") => {
+    const socket = new Socket();
+    for (const [name, value] of Object.entries({ remoteAddress, remotePort: port++, localAddress: "192.0.2.53" })) {
+      Object.defineProperty(socket, name, { value });
+    }
     server.emit("connection", socket);
-    return !socket.destroyed;
+    return socket;
   };
+  const begin = (socket: Socket) => connections.placeOf(socket)!.begin();
+  const end = (socket: Socket) => connections.placeOf(socket)!.end();
+  const ask = (socket: Socket) => {
+    begin(socket);
+    end(socket);
+  };
+  return { connect, begin, end, ask };
+}
+
+it("an IPv6 /64 is one client, and so is an IPv4 address, mapped or not", () => {
+  const { connect } = listenerOf({ connectionsPerClient: 2 });
+  const isAdmitted = (remoteAddress: string) => !connect(remoteAddress).destroyed;
   expect(["2001:db8:0:1::1", "2001:db8:0:1::2", "2001:db8:0:1:ffff::3", "2001:db8:0:2::1"].map(isAdmitted)).toEqual([
     true,
     true,
@@ -22,4 +41,66 @@ it("an IPv6 /64 is one client, and so is an IPv4 address, mapped or not", () => 
     false,
     true,
   ]);
+});
+
+describe("where all the connections that there may be are open, a new one", () => {
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ["performance"] });
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  const closedAmong = (sockets: readonly Socket[]) =>
+    sockets.flatMap(({ destroyed }, index) => (destroyed ? index : []));
+
+  it("takes the place of one that never asked anything, the oldest first", () => {
+    const { connect, ask } = listenerOf({ connections: 4 });
+    const sockets = Array.from({ length: 4 }, () => connect());
+    ask(sockets[0]!);
+    vi.advanceTimersByTime(5_000);
+    sockets.push(connect());
+    expect(closedAmong(sockets)).toEqual([1]);
+    sockets.push(connect());
+    expect(closedAmong(sockets)).toEqual([1, 2]);
+  });
+
+  it("else of the one that has been idle longest, while the silent ones have just come", () => {
+    const { connect, ask } = listenerOf({ connections: 4 });
+    const sockets = Array.from({ length: 3 }, () => connect());
+    for (const index of [2, 0, 1, 2]) ask(sockets[index]!);
+    vi.advanceTimersByTime(5_000);
+    sockets.push(connect(), connect());
+    expect(closedAmong(sockets)).toEqual([0]);
+    sockets.push(connect(), connect());
+    expect(closedAmong(sockets)).toEqual([0, 1, 2]);
+    // All are new: the first of them had the most time.
+    sockets.push(connect());
+    expect(closedAmong(sockets)).toEqual([0, 1, 2, 3]);
+  });
+
+  it("never takes that of one over which an answer is made or sent, and is closed where all are so", () => {
+    const { connect, begin, end } = listenerOf({ connections: 2 });
+    const sockets = [connect(), connect()];
+    begin(sockets[0]!);
+    begin(sockets[0]!);
+    begin(sockets[1]!);
+    end(sockets[0]!);
+    vi.advanceTimersByTime(5_000);
+    sockets.push(connect());
+    expect(closedAmong(sockets)).toEqual([2]);
+    end(sockets[0]!);
+    sockets.push(connect());
+    expect(closedAmong(sockets)).toEqual([0, 2]);
+  });
+
+  it("of a client beyond its own share takes nobody's", () => {
+    const { connect } = listenerOf({ connections: 3, connectionsPerClient: 2 });
+    const sockets = ["192.0.2.1", "192.0.2.1", "192.0.2.2"].map((address) => connect(address));
+    vi.advanceTimersByTime(5_000);
+    sockets.push(connect("192.0.2.1"));
+    expect(closedAmong(sockets)).toEqual([3]);
+    sockets.push(connect("192.0.2.3"));
+    expect(closedAmong(sockets)).toEqual([0, 3]);
+  });
 });

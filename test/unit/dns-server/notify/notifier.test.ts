@@ -1,9 +1,14 @@
 import { createSocket, type Socket } from "node:dgram";
 import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { OPCODE } from "../../../../services/core/dns/rr-types.ts";
 import { type TsigKey, verifyRequest } from "../../../../services/core/dns/tsig.ts";
 import { Notifier } from "../../../../services/dns-server/notify/notifier.ts";
 import { AccessTable } from "../../../../services/dns-server/transfer/access-table.ts";
+import type { HostPort } from "../../../../services/platform/config/config-values.ts";
+import type { Resolver } from "../../../../services/platform/lookups/resolver.ts";
+import type { ObservationKind } from "../../../../services/platform/observability/observation.ts";
 import type { ZoneState } from "../../../../services/store/dns/zone-states.ts";
 import { nameOf } from "../../../support/dns-server.ts";
 
@@ -13,25 +18,25 @@ const KEY = { name: "told.example.", algorithm: "hmac-sha256" } as const;
 let secondary: Socket;
 let notifier: Notifier;
 let access: AccessTable;
+let listen: HostPort[];
+let seen: ObservationKind[];
 
 /** The ACL's key as it is from now on. */
 function setSecret(text: string): TsigKey {
   const secret = Buffer.from(text);
-  access = new AccessTable({
+  access = tableOf("127.0.0.1", secret);
+  return { ...KEY, name: nameOf("told.example"), secret };
+}
+
+/** An ACL with one server to tell; signed where there is a secret. */
+function tableOf(host: string, secret?: Buffer): AccessTable {
+  const notify = [`${host}:${secondary.address().port}`];
+  return new AccessTable({
     version: 1,
-    keys: [{ ...KEY, secret }],
-    grants: [
-      {
-        resellerId: "1",
-        blocks: [],
-        keyName: KEY.name,
-        zones: null,
-        notify: [`127.0.0.1:${secondary.address().port}`],
-      },
-    ],
+    keys: secret ? [{ ...KEY, secret }] : [],
+    grants: [{ resellerId: "1", blocks: [], keyName: secret ? KEY.name : null, zones: null, notify }],
     restricted: [],
   });
-  return { ...KEY, name: nameOf("told.example"), secret };
 }
 
 function publish(zone: string): void {
@@ -50,18 +55,27 @@ const verdictOn = (message: Buffer, key: TsigKey) => verifyRequest(message, () =
 beforeEach(async () => {
   secondary = createSocket("udp4").bind(0, "127.0.0.1");
   await once(secondary, "listening");
-  notifier = new Notifier({
-    // Nobody acknowledges: what was told first is under way for as long as the test takes.
-    policy: { waitSeconds: [600], restMs: 0, inFlightPerServer: 10 },
+  listen = [];
+  seen = [];
+  // Nobody acknowledges: what was told first is under way for as long as the test takes.
+  notifier = makeNotifier(600);
+});
+
+function makeNotifier(waitSeconds: number): Notifier {
+  return new Notifier({
+    policy: { waitSeconds: [waitSeconds, waitSeconds], restMs: 0, inFlightPerServer: 10 },
     access: () => access,
-    listen: [],
+    listen,
     notifyNs: false,
     db: undefined as never,
-    resolver: undefined as never,
+    resolver: {
+      resolveA: async () => ({ kind: "found", records: ["127.0.0.1"] }),
+      resolveAaaa: async () => ({ kind: "found", records: ["2001:db8::1"] }),
+    } as unknown as Resolver,
     nowSeconds: () => NOW_SECONDS,
-    observe: () => {},
+    observe: ({ kind }) => seen.push(kind),
   });
-});
+}
 
 afterEach(async () => {
   await notifier.stop();
@@ -75,4 +89,33 @@ test("a key whose secret has changed signs what is told from then on", async () 
   const after = setSecret("a secret of the second key");
   publish("example.net");
   expect(verdictOn(await nextMessage(), after)).toBe("valid");
+});
+
+/** An address that no host has: nothing is bound to it. */
+const NOT_OURS = { host: "2001:db8::53", port: 53 };
+
+test("an address family that cannot be had is no failure where the other has acknowledged", async () => {
+  listen.push(NOT_OURS);
+  notifier = makeNotifier(0.5);
+  let told = 0;
+  // RFC 1996 §4.7: the answer is the message with QR set; unsigned.
+  secondary.on("message", (message, { address, port }) => {
+    told += 1;
+    message[2]! |= 0x80;
+    secondary.send(message, port, address);
+  });
+  access = tableOf("both.example.net");
+  publish("example.org");
+  await sleep(1_500);
+  expect({ told, seen }).toEqual({ told: 1, seen: [] });
+});
+
+test("a socket that could not be bound is made anew for the next message", async () => {
+  listen.push({ host: "192.0.2.53", port: 53 });
+  notifier = makeNotifier(0.5);
+  access = tableOf("127.0.0.1");
+  publish("example.org");
+  await expect.poll(() => seen).toEqual(["notify-failed"]);
+  listen.pop();
+  expect((await nextMessage())[2]! >> 3).toBe(OPCODE.NOTIFY);
 });

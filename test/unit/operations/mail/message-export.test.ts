@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { exportMessages, readPlace, writePlace } from "../../../../services/operations/mail/message-json.ts";
+import { exportMessages, readPlace, writePlace } from "../../../../services/operations/mail/message-export.ts";
 import type { Db } from "../../../../services/platform/postgres/db.ts";
 import type { Place } from "../../../../services/store/mail/explorer/candidates.ts";
 

@@ -127,7 +127,7 @@ test("a body that comes slowly is ended when another client needs its place, and
     const { ok: isRead } = await heavy.run({ key, group: key }, ctx.req, read, async ({ length }) => ok(length));
     ctx.status = isRead ? 200 : 400;
   });
-  const listener = (await listenHttp(app, [{ host: "127.0.0.1", port: 0 }]))!;
+  const listener = (await listenHttp(app, [{ host: "127.0.0.1", port: 0 }], { observe: () => {} }))!;
   const octets = 500_000;
   const begin = (client: string) => {
     const socket = connect(Number(new URL(listener.url).port), "127.0.0.1");
@@ -166,7 +166,10 @@ test("a body that is no file has its time also where files have more", async () 
     const { ok: isRead } = await readInTime(ctx.req, () => readBody(ctx.req, 1_000), 200);
     ctx.status = isRead ? 200 : 400;
   });
-  const listener = (await listenHttp(app, [{ host: "127.0.0.1", port: 0 }], UPLOAD_TIMEOUTS))!;
+  const listener = (await listenHttp(app, [{ host: "127.0.0.1", port: 0 }], {
+    observe: () => {},
+    timeouts: UPLOAD_TIMEOUTS,
+  }))!;
   const ask = async (octets: string) => {
     const socket = connect(Number(new URL(listener.url).port), "127.0.0.1").setEncoding("latin1");
     socket.write(`POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n${octets}`);

@@ -1,15 +1,15 @@
 import { EventEmitter, once } from "node:events";
-import { connect } from "node:net";
+import { connect, Server } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import Koa from "koa";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import {
   HTTP_TIMEOUTS,
   type HttpListener,
   type HttpTimeouts,
   listenHttp,
 } from "../../../../services/platform/http/listen.ts";
-
+import type { Observation } from "../../../../services/platform/observability/observation.ts";
 import { freePort } from "../../../support/peers-processes.ts";
 
 /** More than the buffers of a connection take. */
@@ -36,7 +36,10 @@ beforeAll(async () => {
       ctx.path === "/large" ? Buffer.alloc(LARGE_OCTETS) : ctx.path === "/where" ? ctx.hostname + ctx.url : "ok";
   });
   const listen = (timeouts: Partial<HttpTimeouts>) =>
-    listenHttp(app, [{ host: "127.0.0.1", port: 0 }], { ...HTTP_TIMEOUTS, checkEveryMs: 50, ...timeouts });
+    listenHttp(app, [{ host: "127.0.0.1", port: 0 }], {
+      observe: () => {},
+      timeouts: { ...HTTP_TIMEOUTS, checkEveryMs: 50, ...timeouts },
+    });
   listener = (await listen({ unreadMs: UNREAD_MS, keepAliveMs: 100 }))!;
   hurried = (await listen({ requestMs: 300, headersMs: 200 }))!;
 });
@@ -193,7 +196,7 @@ it("serves IPv4 and IPv6 on one port, each client with its own address", async (
     { host: "0.0.0.0", port },
     { host: "::", port, ipv6Only: true },
   ];
-  const listener = (await listenHttp(app, both))!;
+  const listener = (await listenHttp(app, both, { observe: () => {} }))!;
   try {
     for (const [host, address] of [
       ["127.0.0.1", "127.0.0.1"],
@@ -203,5 +206,25 @@ it("serves IPv4 and IPv6 on one port, each client with its own address", async (
     }
   } finally {
     await listener.close(0);
+  }
+});
+
+it("goes on when a connection cannot be accepted", async () => {
+  const listening = vi.spyOn(Server.prototype, "listen");
+  const seen: Observation[] = [];
+  const app = Object.assign(new Koa(), { silent: true });
+  const local = [{ host: "127.0.0.1", port: 0 }];
+  const served = (await listenHttp(app, local, { observe: (observation) => seen.push(observation) }))!;
+  const [server] = listening.mock.contexts;
+  listening.mockRestore();
+  try {
+    const err = Object.assign(new Error("accept EMFILE"), { code: "EMFILE" });
+    // As node does when the process has no file descriptor left.
+    (server as Server).emit("error", err);
+    const listener = served.url.slice("http://".length);
+    expect(seen).toEqual([{ kind: "http-listener-failed", level: "warn", listener, err }]);
+    expect((await fetch(served.url)).status).toBe(404);
+  } finally {
+    await served.close(0);
   }
 });

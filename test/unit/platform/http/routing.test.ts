@@ -52,7 +52,7 @@ beforeAll(async () => {
     bodyLimitOctets: 100,
     observe: () => undefined,
   });
-  listener = (await listenHttp(app, [{ host: "127.0.0.1", port: 0 }]))!;
+  listener = (await listenHttp(app, [{ host: "127.0.0.1", port: 0 }], { observe: () => {} }))!;
 });
 afterAll(() => listener.close());
 

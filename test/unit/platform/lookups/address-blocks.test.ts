@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { isReachable, sourceOf } from "../../../../services/platform/lookups/address-blocks.ts";
+import { isLoopback, isReachable, sourceOf } from "../../../../services/platform/lookups/address-blocks.ts";
 
 test.each([
   ["192.0.2.1", "192.0.2.1"],
@@ -69,5 +69,25 @@ describe("what may be connected to on behalf of somebody else", () => {
   test("their neighbours are judged like others", () => {
     expect(isReachable("168.63.129.17", [])).toBe(true);
     expect(isReachable("169.254.169.253", ["169.254.0.0/16"])).toBe(true);
+  });
+});
+
+describe("isLoopback", () => {
+  test.each([
+    ["127.0.0.1", true],
+    ["127.255.255.254", true],
+    ["::1", true],
+    ["0:0:0:0:0:0:0:1", true],
+    ["::ffff:127.0.0.1", true],
+    ["::ffff:7f00:1", true],
+    ["128.0.0.1", false],
+    ["::ffff:192.0.2.1", false],
+    ["::", false],
+    ["2001:db8::1", false],
+    ["fe80::1%eth0", false],
+    ["", false],
+    ["localhost", false],
+  ])("%s: %s", (address, expected) => {
+    expect(isLoopback(address)).toBe(expected);
   });
 });

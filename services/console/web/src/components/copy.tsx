@@ -3,7 +3,7 @@ import { Button } from "./button.tsx";
 import { showToast } from "./toasts.tsx";
 
 /** Puts a text on the clipboard. */
-export function CopyButton({ text, label }: { readonly text: string; readonly label?: string }) {
+function CopyButton({ text, label }: { readonly text: string; readonly label?: string }) {
   const { copy, copied, copyFailed } = texts().shell;
   const write = async () => {
     try {

@@ -17,8 +17,8 @@ export interface Pace {
 export interface CountedPace extends Pace {
   readonly counts: readonly {
     readonly at: string;
-    /** Messages an hour. */
-    readonly allowed: number;
+    /** Messages an hour; null: as fast as it goes. */
+    readonly allowed: number | null;
     readonly tried: number;
     readonly deferred: number;
   }[];

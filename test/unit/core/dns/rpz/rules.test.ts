@@ -9,7 +9,6 @@ import {
   formatRpzTrigger,
   parseRpzAction,
   parseRpzTrigger,
-  triggerCovers,
   whyPassedOver,
 } from "../../../../../services/core/dns/rpz/rules.ts";
 import { typeMnemonic } from "../../../../../services/core/dns/rr-types.ts";
@@ -120,23 +119,6 @@ describe("decodeRpzRule", () => {
     ["a.test.", "CNAME", "."],
   ])("refuses %s %s %s", (owner, type, data) => {
     expect(decodeRpzRule(recordOf(owner, type, data), nameOf("example.org.")).ok).toBe(false);
-  });
-});
-
-describe("triggerCovers", () => {
-  it.each([
-    ["qname:safe.example", true],
-    ["qname:SAFE.example", true],
-    ["qname:www.safe.example", true],
-    ["qname:*.safe.example", true],
-    ["qname:*.example", true],
-    ["qname:example", false],
-    ["qname:unsafe.example", false],
-    ["qname:*.unsafe.example", false],
-    ["nsdname:ns.safe.example", true],
-    ["ip:192.0.2.0/24", false],
-  ])("%s: %s", (trigger, expected) => {
-    expect(triggerCovers(accepted(parseRpzTrigger(trigger)), nameOf("safe.example."))).toBe(expected);
   });
 });
 

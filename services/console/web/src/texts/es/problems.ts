@@ -220,6 +220,8 @@ export const problems: Texts["problems"] = {
       "El NSEC3PARAM pide más cálculo que 150 iteraciones: los nombres que no existen se niegan sin prueba.",
     "signature-outdated":
       "{domain} está firmada en otro sitio y su serie es ahora {serial}: una firma de su SOA hecha para otra ya no vale. Fírmela de nuevo con una serie mayor y ponga su archivo de zona.",
+    "serial-leaps":
+      "La serie pasa de {has} a {next}, {increment} más adelante: un secundario que no recoja esta versión puede tomar las siguientes por anteriores a la suya y quedarse con lo que tiene. Antes de volver a fijar la serie, compruebe que todos los secundarios tienen esta.",
     "ds-at-apex": "{owner} es el ápice de la zona: nadie busca sus registros DS aquí, sino en la zona superior.",
     "wildcard-ns": "{owner} es un comodín con registros NS: BIND como secundario rechaza toda la zona por él.",
     "many-records":

@@ -1,0 +1,105 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Server } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { HealthChecker } from "../../services/dns-api/follow/health-checker.ts";
+import { readAllFollowers } from "../../services/store/dns/followers.ts";
+import {
+  noteWorker,
+  readAllProbes,
+  readVerdicts,
+  replaceProbes,
+  writeVerdicts,
+} from "../../services/store/dns/pool-probes.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addZoneOwner, putZone } from "../support/dns-server.ts";
+
+const NODE = "main";
+
+let database: TestDatabase;
+let member: Server;
+let connections = 0;
+let offsetMs = 0;
+/** Told when something fails. */
+let heard: () => void;
+let checker: HealthChecker | undefined;
+let probe: number;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  await addZoneOwner(database);
+});
+afterAll(() => database?.drop());
+beforeEach(async () => {
+  const { db } = database;
+  connections = 0;
+  offsetMs = 0;
+  heard = () => {};
+  member = createServer((socket) => {
+    connections += 1;
+    socket.on("error", () => {}).destroy();
+  });
+  await once(member.listen(0, "127.0.0.1"), "listening");
+  const { port } = member.address() as AddressInfo;
+  const definition = JSON.stringify({ members: [{ value: "192.0.2.1", name: "a" }], check: { type: "tcp", port } });
+  await putZone(database, "example.org", ["@ NS ns.example.net.", `;palomar pool www.example.org. ${definition}`]);
+  const zone = await db("zones").where({ name: "example.org" }).first("id");
+  const [pool] = await readAllFollowers(db, zone.id);
+  const health = { type: "tcp", port, interval: 1, timeout: 1, tries: 1, recovery: 0, quorum: 51 } as const;
+  await replaceProbes(db, pool!.id, [
+    { member: "a", address: "127.0.0.1", name: "www.example.org", health, tenant: "1" },
+  ]);
+  probe = (await readAllProbes(db))[0]!.id;
+});
+afterEach(async () => {
+  await checker?.stop();
+  await new Promise((closed) => member.close(closed));
+  await database.db("checking_workers").delete();
+});
+
+function start(): HealthChecker {
+  return new HealthChecker({
+    ...{ db: database.db, clock: { nowMs: () => Date.now() + offsetMs }, observe: () => heard(), node: NODE },
+    ...{ allowed: ["127.0.0.0/8"], onVerdicts: () => {} },
+  });
+}
+
+const says = async (): Promise<boolean | undefined> => (await readVerdicts(database.db, NODE)).get(probe);
+const becomes = (verdict: boolean) => expect.poll(says, { timeout: 8_000, interval: 50 }).toBe(verdict);
+
+test("a verdict that the former holder of a probe writes late is put right", async () => {
+  checker = start();
+  await becomes(true);
+  const late = { probeId: probe, up: false, since: new Date(), reason: null };
+  await writeVerdicts(database.db, NODE, [late], new Date());
+  checker.readAgain();
+  await becomes(true);
+});
+
+test("what could not be written of a probe that another process has now is not written later", async () => {
+  const { db } = database;
+  checker = start();
+  await becomes(true);
+  await db.raw(`create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$;
+                create trigger refuse before insert or update on probe_verdicts execute function refuse()`);
+  const refused = new Promise<void>((resolve) => {
+    heard = resolve;
+  });
+  await new Promise((closed) => member.close(closed));
+  await refused;
+  // Workers take probes by their place in the order of their ids.
+  const id = `${probe % 2 === 0 ? "0" : "f"}0000000-0000-4000-8000-000000000000`;
+  await noteWorker(db, { id, node: NODE, leaseMs: 3_000 }, new Date(Date.now() + 3_600_000));
+  await sleep(1_500);
+  await db.raw("drop function refuse cascade");
+  await sleep(1_500);
+  expect(await says()).toBe(true);
+});
+
+test("checks go on when the clock is put back", async () => {
+  checker = start();
+  await becomes(true);
+  offsetMs = -600_000;
+  const before = connections;
+  await expect.poll(() => connections, { timeout: 8_000 }).toBeGreaterThan(before + 1);
+});

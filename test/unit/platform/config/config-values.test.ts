@@ -1,0 +1,8 @@
+import { expect, test } from "vitest";
+import { splitHostPort } from "../../../../services/platform/config/config-values.ts";
+
+test.each([
+  ["192.0.2.1:53", { host: "192.0.2.1", port: 53 }],
+  ["ns.example.net:5300", { host: "ns.example.net", port: 5300 }],
+  ["[2001:db8::1]:53", { host: "2001:db8::1", port: 53 }],
+])("%s is parted", (text, parts) => expect(splitHostPort(text)).toEqual(parts));
