@@ -3,7 +3,7 @@ import { addressKeyOf } from "../core/mail/address.ts";
 import { readBounceToken } from "../core/mail/tokens.ts";
 import { readDeliveryToken } from "../core/mail/tracking-tokens.ts";
 import { unsubscribeContact } from "../operations/mail/contact-changes.ts";
-import type { BounceResult, Finding } from "../operations/mail/interpret.ts";
+import { type BounceResult, type Finding, isFailure } from "../operations/mail/interpret.ts";
 import { noteFinding } from "../operations/mail/note-findings.ts";
 import { recordBounces, recordComplaint } from "../operations/mail/outcomes.ts";
 import type { Transaction } from "../platform/postgres/db.ts";
@@ -33,7 +33,7 @@ function consequenceOf(finding: Finding, recipient: string): Consequence {
   }
   if (finding.kind !== "dsn") return { kind: "none" };
   const own = resultsFor(finding.results, recipient);
-  const failures = own.filter(({ action }) => action === "failed");
+  const failures = own.filter(isFailure);
   const [first] = failures;
   if (first === undefined) return { kind: "none" };
   // The address may stand for several mailboxes elsewhere: it is dead only when all of them are.

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Phrases } from "../core/mail/bounce/phrases.ts";
 import { readPhrases } from "../operations/mail/bounce-wordings.ts";
-import { type Finding, interpret } from "../operations/mail/interpret.ts";
+import { type Finding, interpret, isFailure } from "../operations/mail/interpret.ts";
 import { type IsSignedBy, makeSignatureCheck } from "../platform/lookups/dkim-signature.ts";
 import { inSpan } from "../platform/observability/tracing.ts";
 import { type Db, isDatabaseAway, type Transaction } from "../platform/postgres/db.ts";
@@ -181,7 +181,7 @@ export class BounceWorker {
       if (!(await this.#finish(transaction, message, finding, { done, deliveryId: delivery?.deliveryId }))) {
         throw new LeaseLost();
       }
-      const failed = finding.results.filter(({ action }) => action === "failed");
+      const failed = finding.results.filter(isFailure);
       observe({
         ...{ kind: "inbound-applied", level: "info", id: message.id, finding: finding.kind, consequence: done },
         // Without the recipients: the delivery tells who it was, for as long as anybody may know.

@@ -310,6 +310,14 @@ describe("delivery reports", () => {
     expect(await isInvalid(email)).toBe(false);
   });
 
+  it("of a delay count as failures where the message was given up", async () => {
+    const email = "given-up@example.net";
+    const told = report(email, "delayed", "4.4.7", "").replace("About your message.", `${email}: Envelope expired`);
+    await sendBack(`${await deliver(email)}@bounces.localhost`, told);
+    await untilQuiet();
+    expect(await eventsOf(email)).toEqual(["envio", "rebote-soft"]);
+  });
+
   it("concern the token's contact, whatever address they name", async () => {
     const email = "forwards@example.net";
     const victim = "innocent@example.net";

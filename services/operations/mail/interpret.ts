@@ -36,7 +36,10 @@ export type FindingKind = "dsn" | "arf" | "vacation" | "not-bounce";
 export interface BounceResult {
   /** As the report has it; "" when the report names none (the return path's token tells who it was). */
   readonly recipient: string;
+  /** As the report has it. */
   readonly action: DsnAction;
+  /** The report calls it a delay, and says beside it that the message was given up. */
+  readonly isGivenUp?: true;
   readonly status: EnhancedStatus | null;
   readonly replycode: string | null;
   readonly hard: boolean;
@@ -48,6 +51,11 @@ export interface ReturnedOriginal {
   readonly messageId: string | undefined;
   /** Header names in lower case; of a repeated field the first. */
   readonly headers: ReadonlyMap<string, string>;
+}
+
+/** Whether the message is gone and did not arrive. */
+export function isFailure({ action, isGivenUp }: BounceResult): boolean {
+  return action === "failed" || isGivenUp === true;
 }
 
 /** What a message that came back means. Vacations and ordinary mail have no results. */
@@ -121,9 +129,7 @@ interface Report {
 }
 
 /** Every field as the message has it; `diagnostic` holds the failing system's words, `context` what stands around them. */
-interface ReportedRecipient {
-  readonly recipient: string;
-  readonly action: DsnAction;
+interface ReportedRecipient extends Pick<BounceResult, "recipient" | "action" | "isGivenUp"> {
   readonly status?: string | undefined;
   readonly diagnostic: string;
   /** Whether the diagnostic is what a system says under an address that it could not route itself. */
@@ -176,14 +182,14 @@ function readReport(root: MimePart, report: DeliveryReport): Report {
 function textNotice(root: MimePart): Report | undefined {
   const notice = readNotice(root);
   if (!isBounceNotice(root, notice)) return undefined;
-  const action = isDelayNotice(headerValue(root, "subject"), notice.text) ? "delayed" : "failed";
+  const action: DsnAction = isDelayNotice(headerValue(root, "subject"), notice.text) ? "delayed" : "failed";
   const named = notice.recipients.length > 0 ? notice.recipients : [{ address: "", passage: notice.text }];
   const recipients = named.map(({ address, passage }): ReportedRecipient => {
     const context = named.length === 1 ? notice.text : `${notice.introduction}\n${passage}`;
     const diagnostic = remoteWords(passage) || context;
     const unrouted = bounceRules().unrouted.test(passage);
-    const settled = settledAction(action, passage);
-    return { recipient: address, action: settled, diagnostic, unrouted, context, elsewhere: notice.elsewhere };
+    const told = { recipient: address, action, ...givenUp(action, passage) };
+    return { ...told, diagnostic, unrouted, context, elsewhere: notice.elsewhere };
   });
   return { recipients, around: { container: root, notice } };
 }
@@ -233,12 +239,11 @@ function readRecipient(
 ): ReportedRecipient {
   // Fields may name a local account, a pipe, a host or an X.400 address where the notice has the mailbox.
   const mailbox = isOnly && !isMailbox(recipient.address) ? notice.recipients[0]?.address : undefined;
+  const action = namedAction(recipient.action) ?? impliedAction(recipient.status, isDelay || recipient.willRetry);
   return {
     recipient: mailbox ?? recipient.address,
-    action: settledAction(
-      namedAction(recipient.action) ?? impliedAction(recipient.status, isDelay || recipient.willRetry),
-      passage,
-    ),
+    action,
+    ...givenUp(action, passage),
     status: recipient.status,
     diagnostic: remoteWords(recipient.diagnostic || passage),
     unrouted: recipient.diagnostic === "" && bounceRules().unrouted.test(passage),
@@ -254,7 +259,7 @@ interface Judged {
 }
 
 function judge(reported: ReportedRecipient, phrases: Phrases): Judged {
-  const { recipient, action, diagnostic, unrouted, context = "", elsewhere = "" } = reported;
+  const { recipient, action, isGivenUp, diagnostic, unrouted, context = "", elsewhere = "" } = reported;
   const replycode = findReplyCode(diagnostic) ?? findReplyCode(context) ?? null;
   const status = mostSpecificStatus(reported.status, diagnostic) ?? mostSpecificStatus(undefined, context) ?? null;
   if (action !== "failed" && action !== "delayed") {
@@ -269,7 +274,8 @@ function judge(reported: ReportedRecipient, phrases: Phrases): Judged {
     byNotice.reason === "undefined" ? explainBounce({ ...evidence, context: elsewhere }, phrases) : byNotice;
   // A delay without a stated reason is the beginning of an expiry.
   const settled = action === "delayed" && reason === "undefined" ? "expired" : reason;
-  const result = { recipient, action, status, replycode, hard: hard && action === "failed", reason: settled };
+  const whose = { recipient, action, ...(isGivenUp && { isGivenUp }) };
+  const result = { ...whose, status, replycode, hard: hard && action === "failed", reason: settled };
   return by === "code" ? { result, unknownWords: diagnostic.slice(0, MOST_UNKNOWN_CHARACTERS) } : { result };
 }
 
@@ -286,8 +292,8 @@ function impliedAction(status: EnhancedStatus | undefined, isDelay: boolean): Ds
 }
 
 /** @param passage what the notice says of the recipient: that its time is over makes an end of a delay */
-function settledAction(action: DsnAction, passage: string): DsnAction {
-  return action === "delayed" && bounceRules().expiries.test(comparable(passage)) ? "failed" : action;
+function givenUp(action: DsnAction, passage: string): Pick<BounceResult, "isGivenUp"> {
+  return action === "delayed" && bounceRules().expiries.test(comparable(passage)) ? { isGivenUp: true } : {};
 }
 
 function withOriginal(container: MimePart): { original?: ReturnedOriginal } {

@@ -4,7 +4,7 @@ import { isNotified, type Notification } from "../../core/mail/dsn-parameters.ts
 import type { Transaction } from "../../platform/postgres/db.ts";
 import { readMimeMessage } from "../../platform/read-mime.ts";
 import { addReports, findReporting, type NewReport } from "../../store/mail/queue/delivery-reports.ts";
-import type { Finding } from "./interpret.ts";
+import { type Finding, isFailure } from "./interpret.ts";
 
 const KINDS: Readonly<Record<DsnAction, Notification>> = {
   failed: "failure",
@@ -32,9 +32,10 @@ export async function noteFinding(transaction: Transaction, report: ReturnedRepo
   const said = readRemoteWords(await readMimeMessage(report.octets), addresses);
   const told = new Map<Notification, NewReport>();
   for (const [index, result] of finding.results.entries()) {
-    const kind = KINDS[result.action];
+    const action = isFailure(result) ? "failed" : result.action;
+    const kind = KINDS[action];
     if (!isNotified(reporting.dsn ?? {}, kind) || told.has(kind)) continue;
-    const { action, status } = result;
+    const { status } = result;
     const { words, diagnosticType } = said[index]!;
     const reported = { status, diagnosticType };
     told.set(kind, { ...reporting, ...{ deliveryId, kind, state: "due", action, words, reported } });

@@ -47,8 +47,8 @@ describe("messages", () => {
   );
 });
 
-function labelOf({ recipient, action, reason, hard }: BounceResult): string {
-  return `> ${recipient || "-"} ${action} ${reason}${hard ? " hard" : ""}`;
+function labelOf({ recipient, action, isGivenUp, reason, hard }: BounceResult): string {
+  return `> ${recipient || "-"} ${action} ${reason}${hard ? " hard" : ""}${isGivenUp ? " given-up" : ""}`;
 }
 
 /** A header of its own, then the text; after %%% the fields of a delivery-status part. */
