@@ -13,14 +13,11 @@ export interface BounceNotice {
   readonly elsewhere: string;
 }
 
-/**
- * `passage` is what the notice says from each place that names the recipient up to the next one; "" if none does. A reply
- * with which the line of that place begins belongs to it (`550 no such user: jane@example.org`).
- */
+/** `passage` is what the notice says from each place that names the recipient up to the next one; "" if none does. */
 export interface NoticeRecipient {
   readonly address: string;
   readonly passage: string;
-  /** Where its first passage begins; the notice's length when it has none. */
+  /** Where the notice first names it; its length when it never does. */
   readonly start: number;
 }
 
@@ -172,26 +169,13 @@ export function passagesOf(text: string, addresses: readonly string[]): NoticeRe
   }
   const mentions = found.map((starts, index) => starts.filter((start) => lengths.get(start) === wanted[index]!.length));
   const starts = [...new Set(mentions.flat())].sort((left, right) => left - right);
-  const beginnings = starts.map(
-    (start, index) => start - replyBefore(text.slice(starts[index - 1] ?? 0, start)).length,
-  );
-  const places = new Map(
-    starts.map((start, index) => [start, { from: beginnings[index]!, to: beginnings[index + 1] }]),
-  );
+  const ends = new Map(starts.map((start, index) => [start, starts[index + 1]]));
   return addresses.map((address, index) => {
-    const named = (mentions[index] ?? []).map((start) => places.get(start)!);
-    const passage = named.map(({ from, to }) => text.slice(from, to)).join("");
-    return { address, passage, start: named[0]?.from ?? text.length };
+    const named = mentions[index] ?? [];
+    const passage = named.map((start) => text.slice(start, ends.get(start))).join("");
+    return { address, passage, start: named[0] ?? text.length };
   });
 }
-
-/** The words of a reply that begins the line on which a text ends, where an address follows; "" for a bare code. */
-function replyBefore(text: string): string {
-  return REPLY_BEFORE.exec(text.slice(-MOST_REPLY_CHARACTERS))?.[1] ?? "";
-}
-
-const MOST_REPLY_CHARACTERS = 220;
-const REPLY_BEFORE = /(?:^|\n)([ \t>*<]{0,9}[245]\d\d[ -][^\n]{0,20}[a-z]{3}[^\n]{0,180})$/i;
 
 /** Where a text first names an address, and where it does so again at the beginning of a line. */
 function mentionsOf(lowerText: string, address: string): number[] {
