@@ -8,7 +8,13 @@ import type { Clock } from "../platform/clock.ts";
 import { sourceOf } from "../platform/lookups/address-blocks.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { beginAudit, listSignInAddresses, settleAudit } from "../store/console/audit.ts";
-import { beginAttempt, clearFailures, type LockoutPolicy, takeBackAttempt } from "../store/console/console-lockouts.ts";
+import {
+  beginAttempt,
+  type CountedAttempt,
+  clearFailures,
+  type LockoutPolicy,
+  takeBackAttempt,
+} from "../store/console/console-lockouts.ts";
 import { findTotp, findUser, type StoredUser, takeRecoveryCode, takeTotpStep } from "../store/console/users.ts";
 import { hashRecoveryCode, totpStepOf } from "./one-time-codes.ts";
 import { problem } from "./problems.ts";
@@ -145,7 +151,7 @@ export class SignIn {
     const now = new Date(this.#clock.nowMs());
     const subjects = subjectsOf(attempt);
     const waits: Wait[] = [];
-    const counted: string[] = [];
+    const counted: CountedAttempt[] = [];
     for (const [subject, limit] of [
       [subjects.address, ADDRESS_LIMIT],
       [subjects.pair, PAIR_LIMIT],
@@ -158,7 +164,7 @@ export class SignIn {
         for (const before of counted) await takeBackAttempt(this.#db, before);
         return refuse({ kind: "rate-limited", retryAfterSeconds: start.waitSeconds });
       }
-      counted.push(subject);
+      counted.push(start.counted);
       const { failures, lockedUntil } = start;
       if (lockedUntil) waits.push({ limit: limit.name, failures, until: lockedUntil.toISOString() });
     }
@@ -168,8 +174,9 @@ export class SignIn {
     // Who is asked for a code has the password right, and guesses nothing.
     const isAsked = !outcome.ok && outcome.error.kind === "code-required" && attempt.code === undefined;
     if (outcome.ok || isAsked) {
-      await takeBackAttempt(this.#db, subjects.address);
-      await takeBackAttempt(this.#db, subjects.login);
+      for (const attempted of counted) {
+        if (attempted.subject !== subjects.pair) await takeBackAttempt(this.#db, attempted);
+      }
     } else for (const wait of waits) await this.#auditWait(attempt, user, wait, now);
     return outcome;
   }

@@ -78,7 +78,7 @@ describe("a campaign of type normal", () => {
     const read = async () => (await stack.call("GET", "/campania/", { numid })).body.campanias[0];
     expect(await read()).toMatchObject({ ...message, url: "https://news.example.org/" });
     await ana("PUT", `/campaigns/${numid}/message`, { ...MESSAGE, asunto: "Otro", grupos: [] });
-    expect(await read()).toMatchObject({ asunto: "Otro", url: "" });
+    expect(await read()).toMatchObject({ asunto: "Otro", url: "https://news.example.org/" });
     const contacto = { email: "completed@example.net" };
     const sent = await stack.call("POST", "/envio/send_one_inline/", {
       campana_id: numid,

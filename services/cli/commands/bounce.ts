@@ -47,7 +47,8 @@ async function classify(runtime: CommandRuntime, paths: readonly string[]): Prom
       const octets = await readFile(file).catch(unread(file));
       if (octets === undefined) continue;
       const { kind, results } = await interpret(octets);
-      const finding = { file: basename(file), kind, results };
+      const told = results.map(({ isGivenUp: _, ...result }) => result);
+      const finding = { file: basename(file), kind, results: told };
       runtime.print(finding, JSON.stringify(finding));
     }
   }

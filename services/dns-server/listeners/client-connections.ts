@@ -12,6 +12,8 @@ export interface ConnectionLimits {
 
 /** For so long a connection that never asked anything is spared, where another one that did is idle: its query may be on its way. */
 const FIRST_QUERY_MS = 1_000;
+/** For so long a connection is spared over which answers are made or sent without a rest: its client may not read them. */
+const RESTLESS_MS = 5_000;
 
 /** What a connection is known by on both sides of its handshake, where it is two sockets. */
 type Ends = Pick<Socket, "remoteAddress" | "remotePort" | "localAddress">;
@@ -20,13 +22,14 @@ type Ends = Pick<Socket, "remoteAddress" | "remotePort" | "localAddress">;
  * Keeps a listener's open connections within the limits, before a handshake of TLS begins. To be set up before anybody
  * else listens to the server's `connection` event: a socket over the limit is destroyed there. Where all that there may
  * be are open, a new one takes the place of the one that has been idle longest (RFC 7766 §6.2.3), those that never asked
- * anything first.
+ * anything first; where none is idle, of one that answers have been under way over for `RESTLESS_MS`: clients that read none
+ * would keep everybody else out.
  */
 export class ClientConnections {
   readonly #open = new Map<string, Place>();
   readonly #counts: ConnectionCounts;
   readonly #most: number;
-  readonly #waiting: Waiting = { silent: new Set(), idle: new Set() };
+  readonly #waiting: Waiting = { silent: new Set(), idle: new Set(), busy: new Set() };
 
   constructor(server: Server, limits: ConnectionLimits) {
     this.#counts = new ConnectionCounts(limits.connectionsPerClient, limits.limitLoopback);
@@ -67,12 +70,15 @@ export class ClientConnections {
 
   /** @returns whether there is room for one more */
   #makeRoom(): boolean {
-    const { silent, idle } = this.#waiting;
+    const { silent, idle, busy } = this.#waiting;
     if (this.#open.size < this.#most) return true;
     const [oldest] = silent;
     const [idlest] = idle;
-    const isLate = oldest !== undefined && performance.now() - oldest.sinceMs >= FIRST_QUERY_MS;
-    const given = isLate ? oldest : (idlest ?? oldest);
+    const [restless] = busy;
+    const now = performance.now();
+    const isLate = oldest !== undefined && now - oldest.sinceMs >= FIRST_QUERY_MS;
+    const isRestless = restless !== undefined && now - restless.busySinceMs >= RESTLESS_MS;
+    const given = isLate ? oldest : (idlest ?? (isRestless ? restless : oldest));
     if (!given) return false;
     given.leave();
     this.#open.delete(keyOf(given.socket));
@@ -87,13 +93,17 @@ interface Waiting {
   readonly silent: Set<Place>;
   /** All that was asked over them is answered. */
   readonly idle: Set<Place>;
+  /** Something is under way over them all the time since they came into it. */
+  readonly busy: Set<Place>;
 }
 
-/** One connection among all that there may be. What is under way over it keeps it from being closed for another. */
+/** One connection among all that there may be. What is under way over it has others closed before it. */
 export class Place {
   readonly socket: Socket;
   /** When the connection came, by `performance.now()`. */
   readonly sinceMs = performance.now();
+  /** When something was last begun while nothing was under way. */
+  busySinceMs = 0;
   readonly #waiting: Waiting;
   #underWay = 0;
   #isGone = false;
@@ -107,21 +117,25 @@ export class Place {
   /** A whole query has come, or something of an answer is being sent. */
   begin(): void {
     this.#underWay += 1;
+    if (this.#underWay > 1 || this.#isGone) return;
     this.#waiting.silent.delete(this);
     this.#waiting.idle.delete(this);
+    this.#waiting.busy.add(this);
+    this.busySinceMs = performance.now();
   }
 
   /** To be called once for each {@link begin}. */
   end(): void {
     this.#underWay -= 1;
-    if (this.#underWay === 0 && !this.#isGone) this.#waiting.idle.add(this);
+    if (this.#underWay > 0 || this.#isGone) return;
+    this.#waiting.busy.delete(this);
+    this.#waiting.idle.add(this);
   }
 
   /** The connection is gone, or as good as gone. */
   leave(): void {
     this.#isGone = true;
-    this.#waiting.silent.delete(this);
-    this.#waiting.idle.delete(this);
+    for (const places of Object.values(this.#waiting)) places.delete(this);
   }
 }
 

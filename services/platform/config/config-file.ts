@@ -11,9 +11,17 @@ import { packageFolder } from "../package-folder.ts";
  * @throws Error with the file's name and what is wrong with it
  */
 export function readConfigFile<T>(name: string, read: (data: unknown) => Result<T, string>): T {
-  const content = read(JSON.parse(readFileSync(join(packageFolder, "config", name), "utf8")));
+  const content = read(parse(name, readFileSync(join(packageFolder, "config", name), "utf8")));
   if (!content.ok) throw new Error(`config/${name}: ${content.error}`);
   return content.value;
+}
+
+function parse(name: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`config/${name}: ${(error as Error).message}`);
+  }
 }
 
 /** Checks what a file says by a schema. */

@@ -16,21 +16,24 @@ const MOST_PASSAGE_CHARACTERS = 4_000;
 /**
  * What a report says of each recipient, to be told to who sent the message: its Diagnostic-Code as it came, else what its
  * notice for people says; "" where it says nothing.
+ * @param addresses of the report's recipients, in its order, as they are judged: a field may have named no mailbox
  * @see RFC 3464 §2.3.6
  */
 export function readRemoteWords(root: MimePart, addresses: readonly string[]): readonly RemoteWords[] {
   const notification = findJsonNotification(root);
   const report = notification ?? findDeliveryReport(root);
-  const diagnostics = new Map(report?.recipients.map(({ address, diagnostic }) => [address, diagnostic]));
   const notice = readNotice(report && "container" in report ? report.container : root);
   const passages = notification ? [] : passagesOf(notice.text, addresses);
+  // A notice that names nobody is about the only recipient.
+  const unnamed = !notification && addresses.length === 1 ? notice.text : "";
   return addresses.map((address, index) => {
-    const diagnostic = diagnostics.get(address) ?? "";
+    const diagnostic = report?.recipients[index]?.diagnostic ?? "";
     const [, type, text = ""] = DIAGNOSTIC.exec(diagnostic) ?? [];
     if (type !== undefined && text.trim() !== "") return { words: onOneLine(text), diagnosticType: type };
+    const passage = passages[index]?.passage ?? "";
     const untyped = type === undefined ? diagnostic : "";
     return {
-      words: onOneLine(untyped || wordsOfPassage(passages[index]?.passage ?? "", address)),
+      words: onOneLine(untyped || (passage === "" ? unnamed : wordsOfPassage(passage, address))),
       diagnosticType: null,
     };
   });

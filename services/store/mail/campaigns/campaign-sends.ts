@@ -76,8 +76,8 @@ export async function listCampaignSends(
 }
 
 /**
- * Writes what a campaign sends: anew, or over what it was while it has not been started. Its sender, subject and URL are the
- * campaign's from then on. A start that is being prepared is prepared again.
+ * Writes what a campaign sends: anew, or over what it was while it has not been started. Its sender and subject, and its
+ * URL where it has one, are the campaign's from then on. A start that is being prepared is prepared again.
  * @param by.asOf what its `modifiedAt`, to the millisecond, is to be still; null: nothing is written yet; absent: whatever
  *   there is
  * @returns false when it was started already, or changed meanwhile
@@ -102,7 +102,7 @@ export async function saveCampaignMessage(
        returning s.campaign_numid, s.instance_id, s.sender, s.sender_name, s.subject, s.url
      )
      update campaigns c
-     set sender = saved.sender, sender_name = saved.sender_name, subject = saved.subject, url = coalesce(saved.url, '')
+     set sender = saved.sender, sender_name = saved.sender_name, subject = saved.subject, url = coalesce(saved.url, c.url)
      from saved where c.instance_id = $2 and c.instance_id = saved.instance_id and c.numid = saved.campaign_numid
      returning 1`,
     [

@@ -79,19 +79,28 @@ describe("where all the connections that there may be are open, a new one", () =
     expect(closedAmong(sockets)).toEqual([0, 1, 2, 3]);
   });
 
-  it("never takes that of one over which an answer is made or sent, and is closed where all are so", () => {
-    const { connect, begin, end } = listenerOf({ connections: 2 });
-    const sockets = [connect(), connect()];
+  it("is closed where answers are made or sent over all of them, unless it is so for long", () => {
+    const { connect, begin, end, ask } = listenerOf({ connections: 3 });
+    const sockets = [connect(), connect(), connect()];
     begin(sockets[0]!);
     begin(sockets[0]!);
     begin(sockets[1]!);
+    begin(sockets[2]!);
     end(sockets[0]!);
-    vi.advanceTimersByTime(5_000);
+    vi.advanceTimersByTime(4_000);
     sockets.push(connect());
-    expect(closedAmong(sockets)).toEqual([2]);
-    end(sockets[0]!);
+    expect(closedAmong(sockets)).toEqual([3]);
+    end(sockets[1]!);
+    begin(sockets[1]!);
+    vi.advanceTimersByTime(1_000);
     sockets.push(connect());
-    expect(closedAmong(sockets)).toEqual([0, 2]);
+    ask(sockets[4]!);
+    expect(closedAmong(sockets)).toEqual([0, 3]);
+    // What is idle goes first, and what has had a rest stays.
+    sockets.push(connect());
+    expect(closedAmong(sockets)).toEqual([0, 3, 4]);
+    sockets.push(connect());
+    expect(closedAmong(sockets)).toEqual([0, 2, 3, 4]);
   });
 
   it("of a client beyond its own share takes nobody's", () => {

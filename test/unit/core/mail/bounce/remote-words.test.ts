@@ -5,7 +5,7 @@ import { readMimeMessage } from "../../../../../services/platform/read-mime.ts";
 const JANE = "jane@example.net";
 
 /** What the report says of Jane. */
-async function wordsOf(notice: string, fields: string, to = JANE) {
+async function wordsOf(notice: string, fields: string, to = JANE, judged = to) {
   const text = `From: MAILER-DAEMON@mx.example.org
 Subject: Undelivered
 Content-Type: multipart/report; report-type=delivery-status; boundary=r
@@ -29,7 +29,7 @@ Subject: Hi
 ${to}
 --r--
 `;
-  const [words] = readRemoteWords(await readMimeMessage(Buffer.from(text.replaceAll("\n", "\r\n"))), [to]);
+  const [words] = readRemoteWords(await readMimeMessage(Buffer.from(text.replaceAll("\n", "\r\n"))), [judged]);
   return words;
 }
 
@@ -77,9 +77,20 @@ test("what is said of all, below an address of which nothing is said, is not abo
   expect((await wordsOf(notice, "Action: delayed"))!.words).toBe("");
 });
 
-test("a report that says nothing has no words", async () => {
-  expect(await wordsOf("Your message could not be delivered.", "Action: failed")).toEqual({
-    words: "",
-    diagnosticType: null,
+test("a notice that names nobody is about the only recipient", async () => {
+  const notice = "Delivery failed: the mailbox is closed since March.";
+  expect(await wordsOf(notice, "Action: failed")).toEqual({ words: notice, diagnosticType: null });
+});
+
+test("a recipient that the field names as no mailbox has the diagnostic of its place", async () => {
+  const notice = `The message for <${JANE}> was not delivered.`;
+  const fields = "Action: failed\nDiagnostic-Code: X-Unix; 69 quota is used up";
+  expect(await wordsOf(notice, fields, "jane", JANE)).toEqual({
+    words: "69 quota is used up",
+    diagnosticType: "X-Unix",
   });
+});
+
+test("a report that says nothing has no words", async () => {
+  expect(await wordsOf("", "Action: failed")).toEqual({ words: "", diagnosticType: null });
 });
