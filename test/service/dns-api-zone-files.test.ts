@@ -216,4 +216,20 @@ describe("the history", () => {
     }
     expect(paged).toEqual([4, 3, 4_173_596_647, 2_026_113_000, 1]);
   });
+
+  test("is paged by serial and time where a serial occurs more than once", async () => {
+    for (const serial of [2_147_483_000, 4_294_960_000, 1, 2]) {
+      const soa = `/api/v1/update_soa/acme/${zone}/ns2.example.net/h.example.net/${serial}/1/2/3/4/5`;
+      expect((await api.call("POST", soa)).status).toBe(200);
+    }
+    const paged: number[] = [];
+    for (let page = await history("?limit=1"); page.length > 0 && paged.length < 9; ) {
+      const { serial, timestamp } = page[0];
+      paged.push(serial);
+      page = await history(`?limit=1&before=${serial}&before_timestamp=${timestamp}`);
+    }
+    expect(paged).toEqual([2, 1, 4_294_960_000, 2_147_483_000, 1]);
+    expect(await history("?limit=1&before=1")).toEqual([]);
+    expect((await api.call("GET", `/api/v1/zone_history/${zone}?before=1&before_timestamp=x`)).status).toBe(400);
+  });
 });

@@ -78,6 +78,12 @@ const history: MakeEndpoints = (context) => [
     params: domainParam,
     fields: z.object({
       before: serial.optional(),
+      before_timestamp: z.iso
+        .datetime()
+        .optional()
+        .meta({
+          description: "that of the entry that before names: which one, where its serial occurs more than once",
+        }),
       limit: z.int().min(1).max(LARGEST_HISTORY_PAGE).default(HISTORY_PAGE),
     }),
     reply: z.object({
@@ -101,9 +107,12 @@ const history: MakeEndpoints = (context) => [
       if (!target.ok) return target;
       const zone = await findZone(context.db, target.value.scope, target.value.apex);
       if (!zone) return refuse(zoneDoesNotExist(domain));
-      const weight = weightOfPage(await measureHistory(context.db, zone.id, fields.before, fields.limit));
+      const { before, before_timestamp: at, limit } = fields;
+      const place =
+        before === undefined ? undefined : { serial: before, at: at === undefined ? undefined : new Date(at) };
+      const weight = weightOfPage(await measureHistory(context.db, zone.id, place, limit));
       return context.largeWork.run(await context.quotas.workerOf(caller), weight, async () => {
-        const entries = await readHistory(context.db, zone.id, fields.before, fields.limit);
+        const entries = await readHistory(context.db, zone.id, place, limit);
         return replyHistory(entries, zone.apex, sharer);
       });
     },

@@ -34,16 +34,23 @@ export type JournalFollower = Pick<Follower, "kind" | "definition"> & { readonly
 /** A page ends early when its entries have so many octets together. */
 const PAGE_OCTETS = 4 * 2 ** 20;
 
+/** An entry that a page of the history ends before. */
+export interface HistoryPlace {
+  readonly serial: number;
+  /** Tells which one where a serial occurs more than once, as after it was set back: the last that is no newer than this. */
+  readonly at?: Date | undefined;
+}
+
 /**
  * The changes of a zone, newest first.
- * @param before only those that came before the one with this serial; where there is none, those whose serial is behind it
- *   (RFC 1982)
+ * @param before only those that came before this one, without its time before the oldest of its serial; where there is none,
+ *   those whose serial is behind it (RFC 1982)
  * @param limit so many at most, fewer when they are large, at least one
  */
 export async function readHistory(
   db: Db,
   zoneId: number,
-  before: number | undefined,
+  before: HistoryPlace | undefined,
   limit: number,
 ): Promise<HistoryEntry[]> {
   const rows = await queryRows<HistoryRow>(
@@ -70,7 +77,7 @@ interface HistoryRow extends StoredVersion {
 export async function measureHistory(
   db: Db,
   zoneId: number,
-  before: number | undefined,
+  before: HistoryPlace | undefined,
   limit: number,
 ): Promise<number> {
   const [row] = await queryRows<{ octets: number }>(
@@ -88,19 +95,22 @@ const PAGE = `
            row_number() over (order by version desc) as place
       from (select journal.*
               from zone_journal journal,
-                   (select min(version) as version from zone_journal where zone_id = $1 and serial = $3) as seen
+                   (select case when $6::timestamptz is null then min(version) else max(version) end as version
+                      from zone_journal
+                     where zone_id = $1 and serial = $3
+                       and ($6::timestamptz is null or date_trunc('milliseconds', at) <= $6)) as seen
              where zone_id = $1 and actor <> $2
                and case when $3::bigint is null then true
-                        -- A serial may have been set back: the order is that of the versions. Of two with one serial
-                        -- it is the first, so that paging comes to an end.
+                        -- A serial may have been set back: the order is that of the versions. Where its time is not
+                        -- told the oldest of a serial is meant, so that paging comes to an end.
                         when seen.version is not null then journal.version < seen.version
                         else (($3 - serial) & 4294967295) between 1 and 2147483647 end
              order by journal.version desc limit $4) page
   ) measured
   where place = 1 or octets <= $5`;
 
-function pageValues(zoneId: number, before: number | undefined, limit: number) {
-  return [zoneId, SIGNING_ACTOR, before ?? null, limit, PAGE_OCTETS];
+function pageValues(zoneId: number, before: HistoryPlace | undefined, limit: number) {
+  return [zoneId, SIGNING_ACTOR, before?.serial ?? null, limit, PAGE_OCTETS, before?.at?.toISOString() ?? null];
 }
 
 function recordsIn(octets: Buffer): Iterable<ResourceRecord> {

@@ -23,9 +23,18 @@ export function HistoryTab({ reseller, soa, changed }: ZoneTabProps) {
   const words = dns.history;
   const [target, setTarget] = useState<number>();
   const { rows, loading, problem, loadMore, reload } = usePages<HistoryEntry, { history: HistoryEntry[] }>(soa.domain, {
-    path: (before) => dnsApi(reseller, "zone_history", soa.domain) + queryOf({ before, limit: PAGE_SIZE }),
+    path: (place) => {
+      const [before, timestamp] = place?.split(" ") ?? [];
+      return (
+        dnsApi(reseller, "zone_history", soa.domain) +
+        queryOf({ before, before_timestamp: timestamp, limit: PAGE_SIZE })
+      );
+    },
     rows: ({ history }) => history,
-    next: ({ history }) => (history.length < PAGE_SIZE ? undefined : String(history.at(-1)?.serial)),
+    next: ({ history }) => {
+      const last = history.at(-1);
+      return last && history.length >= PAGE_SIZE ? `${last.serial} ${last.timestamp}` : undefined;
+    },
   });
   if (rows.length === 0 && loading) return <Skeleton />;
   const same = sameAsNow(rows);
@@ -39,7 +48,7 @@ export function HistoryTab({ reseller, soa, changed }: ZoneTabProps) {
       )}
       <ol class="history">
         {rows.map((entry) => (
-          <li key={entry.serial}>
+          <li key={`${entry.serial} ${entry.timestamp}`}>
             <ChangeDetails entry={entry} />
             {same.has(entry.serial) ? (
               <Badge tone="quiet">{entry.serial === soa.serial ? words.current : words.same}</Badge>
