@@ -1,3 +1,4 @@
+import { inTime } from "../platform/deadline.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { gaugeValue, type MetricFamilies } from "../platform/observability/metrics.ts";
 import { packageVersion } from "../platform/package-folder.ts";
@@ -6,6 +7,8 @@ import { removeNode, reportNode } from "../store/dns/nodes.ts";
 import type { Supervisor } from "./supervisor.ts";
 
 const PERIOD_MS = 10_000;
+/** The services stop after the goodbye: a database that hangs is not to take their time. */
+const GOODBYE_MS = 1_000;
 
 /** Tells the deployment every few seconds that this node is there; says goodbye when it stops. */
 export function startNodeReports(
@@ -32,8 +35,8 @@ export function startNodeReports(
   return {
     stop: async () => {
       clearInterval(timer);
-      await working;
-      await removeNode(db, node).catch(() => {});
+      const goodbye = working.then(() => removeNode(db, node)).catch(() => {});
+      await inTime(goodbye, GOODBYE_MS, () => {});
     },
   };
 }

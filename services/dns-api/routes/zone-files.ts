@@ -78,12 +78,9 @@ const history: MakeEndpoints = (context) => [
     params: domainParam,
     fields: z.object({
       before: serial.optional(),
-      before_timestamp: z.iso
-        .datetime()
-        .optional()
-        .meta({
-          description: "that of the entry that before names: which one, where its serial occurs more than once",
-        }),
+      before_timestamp: z.iso.datetime().optional().meta({
+        description: "that of the entry that before names: which one, where its serial occurs more than once",
+      }),
       limit: z.int().min(1).max(LARGEST_HISTORY_PAGE).default(HISTORY_PAGE),
     }),
     reply: z.object({
