@@ -17,24 +17,26 @@ import type { ZoneTabProps } from "./zone-tab.ts";
 
 const PAGE_SIZE = 50;
 
+/** A serial may have been set back: the time tells which entry is meant. */
+function placeOf(last: HistoryEntry | undefined): string | undefined {
+  return last && `${last.serial} ${last.timestamp}`;
+}
+
+function beforePlace(place: string | undefined): Readonly<Record<string, string | undefined>> {
+  const [before, timestamp] = place?.split(" ") ?? [];
+  return { before, before_timestamp: timestamp };
+}
+
 /** Who changed what and when, and the way back. */
 export function HistoryTab({ reseller, soa, changed }: ZoneTabProps) {
   const { dns, shell } = texts();
   const words = dns.history;
   const [target, setTarget] = useState<number>();
   const { rows, loading, problem, loadMore, reload } = usePages<HistoryEntry, { history: HistoryEntry[] }>(soa.domain, {
-    path: (place) => {
-      const [before, timestamp] = place?.split(" ") ?? [];
-      return (
-        dnsApi(reseller, "zone_history", soa.domain) +
-        queryOf({ before, before_timestamp: timestamp, limit: PAGE_SIZE })
-      );
-    },
+    path: (place) =>
+      dnsApi(reseller, "zone_history", soa.domain) + queryOf({ ...beforePlace(place), limit: PAGE_SIZE }),
     rows: ({ history }) => history,
-    next: ({ history }) => {
-      const last = history.at(-1);
-      return last && history.length >= PAGE_SIZE ? `${last.serial} ${last.timestamp}` : undefined;
-    },
+    next: ({ history }) => placeOf(history.length < PAGE_SIZE ? undefined : history.at(-1)),
   });
   if (rows.length === 0 && loading) return <Skeleton />;
   const same = sameAsNow(rows);
