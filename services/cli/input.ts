@@ -32,6 +32,11 @@ export function readGrace(runtime: CommandRuntime, text: string | undefined, now
   return new Date(now.getTime() + seconds * 1_000);
 }
 
+/** Of an option that may be repeated: its values, in their order. */
+export function gather(value: string, gathered: readonly string[] = []): readonly string[] {
+  return [...gathered, value];
+}
+
 /** Tells what is doubtful in what was done. */
 export function noteWarnings(runtime: CommandRuntime, warnings: readonly Sentence[]): void {
   for (const { message } of warnings) runtime.note(`warning: ${message}`);

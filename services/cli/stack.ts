@@ -2,12 +2,12 @@ import { existsSync } from "node:fs";
 import { access, constants, mkdir, stat } from "node:fs/promises";
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { purposesOf } from "../core/key-purposes.ts";
 import type { KeyRing } from "../core/key-ring.ts";
 import { judgeCertificate } from "../platform/certificate.ts";
 import type { Config } from "../platform/config/config.ts";
 import { findKeys } from "../platform/config/secret.ts";
+import { inTime } from "../platform/deadline.ts";
 import { giveBackMemorySoon } from "../platform/give-back-memory.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import type { Logger } from "../platform/observability/logger.ts";
@@ -179,10 +179,9 @@ export class Stack {
  * @throws as for one that is away, where nothing comes in time
  */
 async function requireAnswer(db: Db): Promise<void> {
-  const silence = sleep(DATABASE_PATIENCE_MS, undefined, { ref: false }).then(() => {
+  await inTime(db.raw("select 1"), DATABASE_PATIENCE_MS, () => {
     throw Object.assign(new Error("the database does not answer"), { code: "ETIMEDOUT" });
   });
-  await Promise.race([db.raw("select 1"), silence]);
 }
 
 /** @throws CommandRefused when something is to be done and the role may not do it */

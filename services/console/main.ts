@@ -2,10 +2,10 @@ import { join } from "node:path";
 import { ContentScanner } from "../operations/mail/content-scan.ts";
 import { guardPolicy } from "../platform/config/guard-policy.ts";
 import { listenHttp, UPLOAD_TIMEOUTS } from "../platform/http/listen.ts";
-import { Lifecycle } from "../platform/lifecycle.ts";
+import { type Lifecycle, serviceWithin } from "../platform/lifecycle.ts";
 import { makePublicLook } from "../platform/lookups/authoritative-lookup.ts";
 import { packageFolder } from "../platform/package-folder.ts";
-import type { Addresses, ServiceContext, StartService } from "../platform/service.ts";
+import type { Addresses, ServiceContext } from "../platform/service.ts";
 import { makeConsoleApp } from "./app.ts";
 import { startCertificateUpkeep } from "./certificate-upkeep.ts";
 import type { ConsoleContext } from "./context.ts";
@@ -16,17 +16,9 @@ import { SignIn } from "./sign-in.ts";
 import { WebFiles } from "./web-files.ts";
 
 /** The console: its API, its pages, and the long jobs that it runs. */
-export const start: StartService = async (given) => {
-  const lifecycle = new Lifecycle(given.logger);
-  try {
-    return { addresses: await startWithin(lifecycle, given), stop: () => lifecycle.stop() };
-  } catch (error) {
-    await lifecycle.stop();
-    throw error;
-  }
-};
+export const start = serviceWithin(begin);
 
-async function startWithin(lifecycle: Lifecycle, given: ServiceContext): Promise<Addresses> {
+async function begin(lifecycle: Lifecycle, given: ServiceContext): Promise<Addresses> {
   const { config, keyRing, db, clock, observe, addressOf } = given;
   const context: ConsoleContext = {
     ...{ config, keyRing, db, clock, observe, addressOf },

@@ -7,13 +7,13 @@ import type { Config } from "../platform/config/config.ts";
 import { readConfigFile } from "../platform/config/config-file.ts";
 import { domainGroups } from "../platform/config/domain-groups.ts";
 import { guardPolicy } from "../platform/config/guard-policy.ts";
-import { Lifecycle } from "../platform/lifecycle.ts";
+import { type Lifecycle, serviceWithin } from "../platform/lifecycle.ts";
 import { fetchText } from "../platform/lookups/fetch-html.ts";
 import { postTo } from "../platform/lookups/post.ts";
 import { makeResolver, type Resolver } from "../platform/lookups/resolver.ts";
 import { makeSecureLookup } from "../platform/lookups/secure-lookup.ts";
 import { makeSureTxtLookup, makeTxtLookup } from "../platform/lookups/txt-lookup.ts";
-import type { ServiceContext, StartService } from "../platform/service.ts";
+import type { Addresses, ServiceContext } from "../platform/service.ts";
 import { CampaignRunner } from "./campaign-runner.ts";
 import { startGuardWatch } from "./guard-watch.ts";
 import { startHousekeeping } from "./housekeeping.ts";
@@ -34,18 +34,9 @@ import { WordingsInForce } from "./wordings-in-force.ts";
 import { DeliveryWorker } from "./worker.ts";
 
 /** Takes mail from the queue to where it goes. */
-export const start: StartService = async (context) => {
-  const lifecycle = new Lifecycle(context.logger);
-  try {
-    await startWithin(lifecycle, context);
-    return { addresses: {}, stop: () => lifecycle.stop() };
-  } catch (error) {
-    await lifecycle.stop();
-    throw error;
-  }
-};
+export const start = serviceWithin(begin);
 
-async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promise<void> {
+async function begin(lifecycle: Lifecycle, context: ServiceContext): Promise<Addresses> {
   bounceRules(); // what is wrong with them ends the start
   const { db, clock, observe, config } = context;
   const policy = readConfigFile("delivery.json", readDeliveryPolicy);
@@ -80,6 +71,7 @@ async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promi
     housekeeping: () => housekeeping.stop(),
     guard: () => guard.stop(),
   });
+  return {};
 }
 
 async function tlsReporting(

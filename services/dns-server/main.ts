@@ -3,9 +3,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { formatDomainName, nameFromStoredWire } from "../core/dns/name.ts";
 import { openCertificate } from "../platform/certificate.ts";
 import type { HostPort } from "../platform/config/config-values.ts";
-import { Lifecycle } from "../platform/lifecycle.ts";
+import { type Lifecycle, serviceWithin } from "../platform/lifecycle.ts";
 import { makeResolver } from "../platform/lookups/resolver.ts";
-import type { RunningService, ServiceContext } from "../platform/service.ts";
+import type { Addresses, ServiceContext } from "../platform/service.ts";
 import { startUpkeep } from "./feed/catalog-upkeep.ts";
 import { giveBackLoad } from "./feed/give-back-load.ts";
 import { ZoneDatabaseSnapshot } from "./feed/snapshot.ts";
@@ -39,18 +39,9 @@ const DATABASE_PATIENCE_MS = 1_500;
 const MANY_ZONES = 1_000;
 
 /** Starts the authoritative server: the listeners first, which say SERVFAIL until the zones are loaded. */
-export async function start(context: ServiceContext): Promise<RunningService> {
-  const lifecycle = new Lifecycle(context.logger);
-  try {
-    const addresses = await startWithin(lifecycle, context);
-    return { addresses, stop: () => lifecycle.stop() };
-  } catch (error) {
-    await lifecycle.stop();
-    throw error;
-  }
-}
+export const start = serviceWithin(begin);
 
-async function startWithin(lifecycle: Lifecycle, context: ServiceContext): Promise<RunningService["addresses"]> {
+async function begin(lifecycle: Lifecycle, context: ServiceContext): Promise<Addresses> {
   const zones = await openZones(lifecycle, context);
   const answering = prepareAnswers(lifecycle, context, zones);
   const dns = await listenPlainly(lifecycle, context, zones, answering);
@@ -247,10 +238,7 @@ function endProcess(error: Error): void {
   });
 }
 
-function inAddresses(
-  name: "dns" | "dns_tls" | "dns_https",
-  addresses: readonly HostPort[],
-): RunningService["addresses"] {
+function inAddresses(name: "dns" | "dns_tls" | "dns_https", addresses: readonly HostPort[]): Addresses {
   if (addresses.length === 0) return {};
   return { [name]: addresses.map(({ host, port }) => `${host.includes(":") ? `[${host}]` : host}:${port}`).join(",") };
 }

@@ -1,5 +1,6 @@
 import { inTime } from "./deadline.ts";
 import type { Logger } from "./observability/logger.ts";
+import type { Addresses, ServiceContext, StartService } from "./service.ts";
 
 /** Undoes one start. */
 export type Closer = () => Promise<unknown> | unknown;
@@ -49,4 +50,19 @@ export class Lifecycle {
       this.#logger.error({ closer: name, err: error }, "failed to stop");
     }
   }
+}
+
+/** A service whose parts a lifecycle undoes: when it is stopped, and what was begun of them when a later one does not start. */
+export function serviceWithin(
+  begin: (lifecycle: Lifecycle, context: ServiceContext) => Promise<Addresses>,
+): StartService {
+  return async (context) => {
+    const lifecycle = new Lifecycle(context.logger);
+    try {
+      return { addresses: await begin(lifecycle, context), stop: () => lifecycle.stop() };
+    } catch (error) {
+      await lifecycle.stop();
+      throw error;
+    }
+  };
 }

@@ -1,8 +1,7 @@
 import type { AddressInfo } from "node:net";
 import type { SMTPServer } from "smtp-server";
 import { bindWithPatience, formatBound } from "../platform/bind.ts";
-import { Lifecycle } from "../platform/lifecycle.ts";
-import type { StartService } from "../platform/service.ts";
+import { serviceWithin } from "../platform/lifecycle.ts";
 import { purgeSandbox } from "../store/mail/inbound/sandbox-messages.ts";
 import { makeInbox } from "./inbox.ts";
 import { Reporter } from "./reporter.ts";
@@ -11,9 +10,8 @@ const KEPT_DAYS = 7;
 const PURGE_MS = 3_600_000;
 
 /** The inbox that the stack runs for itself, where mail goes that must not leave the machine. */
-export const start: StartService = async (context) => {
-  const { config, db, logger, observe } = context;
-  const lifecycle = new Lifecycle(logger);
+export const start = serviceWithin(async (lifecycle, context) => {
+  const { config, db, observe } = context;
   const reporter = new Reporter(context);
   lifecycle.onStop("reporter", () => reporter.stop());
 
@@ -29,11 +27,8 @@ export const start: StartService = async (context) => {
     lifecycle.onStop("inbox", () => closeInbox(inbox));
     bound.push(formatBound(inbox.server.address() as AddressInfo));
   }
-  return {
-    addresses: bound[0] === undefined ? {} : { sandbox: bound[0] },
-    stop: () => lifecycle.stop(),
-  };
-};
+  return bound[0] === undefined ? {} : { sandbox: bound[0] };
+});
 
 function closeInbox(inbox: SMTPServer): Promise<void> {
   return new Promise((resolve) => inbox.close(() => resolve()));

@@ -1,15 +1,13 @@
 import { openCertificate } from "../platform/certificate.ts";
-import { Lifecycle } from "../platform/lifecycle.ts";
-import type { StartService } from "../platform/service.ts";
+import { serviceWithin } from "../platform/lifecycle.ts";
 import { MessageCollector } from "../platform/smtp/message-collector.ts";
 import { listenSmtp } from "../platform/smtp/server.ts";
 import { refuseMalformed } from "./refuse-malformed.ts";
 import { makeSubmission } from "./smtp-session.ts";
 
 /** Submission by SMTP (RFC 6409): STARTTLS on one listener, implicit TLS (RFC 8314) on the other. */
-export const start: StartService = async (context) => {
-  const { config, logger, observe } = context;
-  const lifecycle = new Lifecycle(logger);
+export const start = serviceWithin(async (lifecycle, context) => {
+  const { config, observe } = context;
   const certificate = await openCertificate(config, observe);
   lifecycle.onStop("certificate", () => certificate.close());
   const handlers = refuseMalformed(makeSubmission(context));
@@ -25,20 +23,12 @@ export const start: StartService = async (context) => {
     limitLoopback: config.limitLoopback,
     observe,
   };
-  try {
-    const starttls = await listenSmtp(config.listen.submission, handlers, { ...options, tls: "starttls" });
-    if (starttls) lifecycle.onStop("submission", () => starttls.close());
-    const implicit = await listenSmtp(config.listen.submissions, handlers, { ...options, tls: "implicit" });
-    if (implicit) lifecycle.onStop("submissions", () => implicit.close());
-    return {
-      addresses: {
-        ...(starttls ? { submission: starttls.address } : {}),
-        ...(implicit ? { submissions: implicit.address } : {}),
-      },
-      stop: () => lifecycle.stop(),
-    };
-  } catch (error) {
-    await lifecycle.stop();
-    throw error;
-  }
-};
+  const starttls = await listenSmtp(config.listen.submission, handlers, { ...options, tls: "starttls" });
+  if (starttls) lifecycle.onStop("submission", () => starttls.close());
+  const implicit = await listenSmtp(config.listen.submissions, handlers, { ...options, tls: "implicit" });
+  if (implicit) lifecycle.onStop("submissions", () => implicit.close());
+  return {
+    ...(starttls ? { submission: starttls.address } : {}),
+    ...(implicit ? { submissions: implicit.address } : {}),
+  };
+});

@@ -18,6 +18,7 @@ import { findFeed } from "../../store/dns/rpz-feeds.ts";
 import { listAclZones } from "../../store/dns/transfer-zones.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import type { CommandDatabase } from "../database.ts";
+import { gather } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 interface ShowOptions {
@@ -29,7 +30,6 @@ interface ShowOptions {
 /** `palomar acl show`: what to paste on the other side, secret included. Adds to the `acl` command. */
 export function registerAclShowCommand(program: Command, runtime: CommandRuntime): void {
   const acl = program.commands.find((command) => command.name() === "acl") ?? program.command("acl");
-  const gather = (value: string, gathered: readonly string[]) => [...gathered, value];
   const programs = [...new Set<string>([...SECONDARIES, ...POLICY_CONSUMERS])];
   acl
     .command("show")

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { readAcl, readTsigKey, tsigKeyWarning } from "../../core/dns/acl-input.ts";
 import { addAcl } from "../../store/dns/acls.ts";
 import { namesWithoutZone } from "../../store/dns/transfer-zones.ts";
-import { orRefuse } from "../input.ts";
+import { gather, orRefuse } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 interface AclOptions {
@@ -15,7 +15,6 @@ interface AclOptions {
 /** `palomar acl`: who may transfer a reseller's zones. */
 export function registerAclCommand(program: Command, runtime: CommandRuntime): void {
   const acl = program.command("acl").description("zone transfers: sources, keys, servers to notify");
-  const gather = (value: string, gathered: readonly string[]) => [...gathered, value];
   acl
     .command("add")
     .argument("<reseller_id>")

@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import { type QuotaName, readQuotaSetting } from "../../core/dns/quotas.ts";
 import { quotaNamesOf } from "../../platform/config/quotas.ts";
 import { findQuotaOwner, type QuotaState, readQuotas, setLimits } from "../../store/dns/quota-settings.ts";
+import { gather } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 interface QuotaOptions {
@@ -27,7 +28,6 @@ export function registerResellerQuota(reseller: Command, runtime: CommandRuntime
 }
 
 function withSettings(command: Command): Command {
-  const gather = (value: string, gathered: readonly string[]) => [...gathered, value];
   return command.option("--set <name=value>", "allow so much; `default` as value; repeatable", gather, []);
 }
 

@@ -7,7 +7,7 @@ import { type MadeToken, makeToken, removeToken, rotateToken } from "../../opera
 import type { Db } from "../../platform/postgres/db.ts";
 import { findQuotaOwner, type QuotaOwner } from "../../store/dns/quota-settings.ts";
 import { type ListedToken, listTokens } from "../../store/dns/tokens.ts";
-import { orRefuse, readGrace } from "../input.ts";
+import { gather, orRefuse, readGrace } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 interface Whose {
@@ -36,7 +36,6 @@ export function registerTokenCommand(program: Command, runtime: CommandRuntime):
 }
 
 function registerAdd(token: Command, runtime: CommandRuntime): void {
-  const gather = (value: string, gathered: readonly string[] = []) => [...gathered, value];
   withOwner(token.command("add").argument("<reseller_id>").argument("<name>"))
     .addOption(new Option("--access <access>", "what it is for").choices(["read", "write"]).default("write"))
     .option("--expires <time>", "until when it is good, such as 2030-01-31T12:00:00Z; for ever when not given")

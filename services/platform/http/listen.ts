@@ -137,7 +137,7 @@ async function listenOn(
   answerBrokenRequests(server, describeRefusal);
   await bindWithPatience(server, address);
   const listener = formatBound(server.address() as AddressInfo);
-  // Such as running out of file descriptors while accepting: the listener stays.
+  // An error that nobody hears would end the process.
   server.on("error", (err) => observe({ kind: "http-listener-failed", level: "warn", listener, err }));
   return server;
 }

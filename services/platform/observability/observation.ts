@@ -45,7 +45,7 @@ export interface ObservationDetails {
   // HTTP services
   "http-request": Request & { readonly status: number; readonly ms: number };
   "http-response-failed": Failure;
-  /** Connections cannot be accepted at present. */
+  /** The listener reports an error, and stays. */
   "http-listener-failed": Failure & { readonly listener: string };
   "request-failed": Request & Failure;
   "database-away": Request & Failure;
