@@ -6,15 +6,22 @@ export interface TcpGate {
   readonly port: number;
   /** That the server has sent so far. */
   readonly octets: number;
+  /** How often clients have sent the text that is counted. */
+  readonly times: number;
   shut(): Promise<void>;
   /** To be called when it is shut: clients then get their connections, and nothing over them, until it is shut again. */
   hang(): Promise<void>;
   open(): Promise<void>;
 }
 
-export async function openTcpGate(target: { readonly host: string; readonly port: number }): Promise<TcpGate> {
+/** @param counted a text of clients, which comes in one piece */
+export async function openTcpGate(
+  target: { readonly host: string; readonly port: number },
+  counted?: string,
+): Promise<TcpGate> {
   const sockets = new Set<Socket>();
   let octets = 0;
+  let times = 0;
   const keep = (socket: Socket) => {
     sockets.add(socket);
     socket.on("error", () => {});
@@ -28,6 +35,9 @@ export async function openTcpGate(target: { readonly host: string; readonly port
     upstream.on("data", (chunk: Buffer) => {
       octets += chunk.length;
     });
+    client.on("data", (chunk: Buffer) => {
+      if (counted !== undefined && chunk.includes(counted)) times += 1;
+    });
     client.on("close", () => upstream.destroy());
     upstream.on("close", () => client.destroy());
   }
@@ -38,6 +48,9 @@ export async function openTcpGate(target: { readonly host: string; readonly port
     port,
     get octets() {
       return octets;
+    },
+    get times() {
+      return times;
     },
     shut: async () => {
       const closed = new Promise((resolve) => server.close(resolve));

@@ -27,8 +27,8 @@ import { openTcpGate, type TcpGate } from "./tcp-gate.ts";
 
 export const BROWSER = "Mozilla/5.0 (X11; Linux x64; rv:140.0) Gecko/20100101 Firefox/140.0";
 const KEY_RING = KeyRing.ofSecret("a secret for tests only");
-/** What the service is called at its database. */
-const SERVICE = "test tracking";
+/** What the service asks its database with each look for links. */
+const LOOK_FOR_LINKS = "octet_length(l.target)";
 
 export interface TrackingAnswer {
   readonly status: number;
@@ -95,7 +95,7 @@ export async function startTestTracking(environment: Readonly<Record<string, str
   const { db, url, drop } = await createTestDatabase();
   const dataDir = mkdtempSync(join(tmpdir(), "palomar-tracking-"));
   const { hostname, port } = new URL(url);
-  const gate = await openTcpGate({ host: hostname, port: Number(port) });
+  const gate = await openTcpGate({ host: hostname, port: Number(port) }, LOOK_FOR_LINKS);
   const gatedUrl = new URL(url);
   gatedUrl.host = `127.0.0.1:${gate.port}`;
 
@@ -112,7 +112,7 @@ export async function startTestTracking(environment: Readonly<Record<string, str
 
   const failures: Observation[] = [];
   const run = async () => {
-    const serviceDb = openDb(gatedUrl.href, { connections: 5, name: SERVICE });
+    const serviceDb = openDb(gatedUrl.href, { connections: 5, name: "test tracking" });
     const service = await start(
       makeContext(serviceDb, readConfig({ ...environment, PALOMAR_DATA_DIR: dataDir }), failures),
     );
@@ -142,7 +142,7 @@ export async function startTestTracking(environment: Readonly<Record<string, str
     deliver: (email, html, options = {}) =>
       deliver(db, { instanceId: instance.id, campaignNumid: campaign.numid, email, html, ...options }),
     eventsOf: (delivery) => eventsOf(db, delivery),
-    linksLearnt: () => linksLearnt(db),
+    linksLearnt: () => linksLearnt(gate),
     restart: async () => {
       await halt();
       running = await run();
@@ -220,20 +220,11 @@ async function eventsOf(db: Db, { contactId }: TestDelivery): Promise<StoredEven
 }
 
 /** The service looks again when it has learnt what it found: so its second look from now on tells that it knows all. */
-async function linksLearnt(db: Db): Promise<void> {
-  const { rows } = await db.raw("select now()");
-  const looks = new Set<number>();
+async function linksLearnt(gate: TcpGate): Promise<void> {
+  const { times } = gate;
   await eventually(
-    async () => {
-      const begun: Date[] = await db("pg_stat_activity")
-        .whereRaw("datname = current_database() and query ~ 'octet_length.*tracked_links'")
-        .where({ application_name: `palomar ${SERVICE}` })
-        .where("query_start", ">", rows[0].now)
-        .pluck("query_start");
-      for (const at of begun) looks.add(at.getTime());
-      return looks.size;
-    },
-    (count) => count >= 2,
+    async () => gate.times,
+    (looks) => looks >= times + 2,
   );
 }
 

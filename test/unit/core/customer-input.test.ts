@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readTimeZone } from "../../../services/core/customer-input.ts";
+import { readSenderDomain, readTimeZone } from "../../../services/core/customer-input.ts";
 
 test.each([
   ["UTC", "UTC"],
@@ -11,4 +11,19 @@ test.each([
 ])("the time zone %j is %j", (given, name) => {
   const zone = readTimeZone(given);
   expect(zone.ok ? zone.value : undefined).toBe(name);
+});
+
+test.each([
+  ["Mail.Example.org.", "mail.example.org"],
+  ["ñandú.example.org", "xn--and-6ma2c.example.org"],
+])("the sender domain %j is %j", (given, domain) => {
+  expect(readSenderDomain(given)).toEqual({ ok: true, value: domain });
+});
+
+test.each(["", ".", "a..b", ".example.org", "example.org..", "ana@example.org"])("%j is no domain name", (given) => {
+  const domain = readSenderDomain(given);
+  expect(domain.ok ? domain.value : domain.error).toMatchObject({
+    field: "domain",
+    reason: { code: "no-domain-name" },
+  });
 });
