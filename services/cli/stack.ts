@@ -12,7 +12,7 @@ import { giveBackMemorySoon } from "../platform/give-back-memory.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { makeObserve } from "../platform/observability/observe.ts";
-import { type Db, isDatabaseAway, isForbidden, openDb } from "../platform/postgres/db.ts";
+import { type Db, isDatabaseAway, isForbidden, openDb, SILENT_DATABASE_MS } from "../platform/postgres/db.ts";
 import { openEmbeddedPostgres } from "../platform/postgres/embedded-postgres.ts";
 import { isBehind, migrate } from "../platform/postgres/migrations.ts";
 import { requireReadCommitted, requireSessions } from "../platform/postgres/suitable-database.ts";
@@ -30,9 +30,6 @@ import { listenForMonitoring } from "./health.ts";
 import { startNodeReports } from "./node-reports.ts";
 import { policyName, requireRights } from "./service-rights.ts";
 import { type Foundation, Supervisor } from "./supervisor.ts";
-
-/** So long a stack that can do without the database waits for its first word. */
-const DATABASE_PATIENCE_MS = 1_500;
 
 /** What the services stand on, and what the supervisor needs of it itself. */
 interface StackFoundation extends Foundation {
@@ -179,7 +176,7 @@ export class Stack {
  * @throws as for one that is away, where nothing comes in time
  */
 async function requireAnswer(db: Db): Promise<void> {
-  await inTime(db.raw("select 1"), DATABASE_PATIENCE_MS, () => {
+  await inTime(db.raw("select 1"), SILENT_DATABASE_MS, () => {
     throw Object.assign(new Error("the database does not answer"), { code: "ETIMEDOUT" });
   });
 }

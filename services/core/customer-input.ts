@@ -35,6 +35,8 @@ export function readInstanceHost(text: string): Result<string, Refusal> {
 
 /** A sender domain is one that a sender address can have. @returns A-labels in lower case */
 export function readSenderDomain(text: string): Result<string, Refusal> {
+  // What would be said of the address names no domain.
+  if (!/^[^@.]+(?:\.[^@.]+)*\.?$/.test(text)) return refuse(invalidField("domain", "no-domain-name", { text }));
   const address = validateAddress(`postmaster@${text.replace(/\.$/, "")}`, { allowSmtputf8: false });
   return address.ok ? ok(address.value.asciiDomain) : refuse(invalidField("domain", address.error));
 }

@@ -5,6 +5,7 @@ import { openCertificate } from "../platform/certificate.ts";
 import type { HostPort } from "../platform/config/config-values.ts";
 import { type Lifecycle, serviceWithin } from "../platform/lifecycle.ts";
 import { makeResolver } from "../platform/lookups/resolver.ts";
+import { SILENT_DATABASE_MS } from "../platform/postgres/db.ts";
 import type { Addresses, ServiceContext } from "../platform/service.ts";
 import { startUpkeep } from "./feed/catalog-upkeep.ts";
 import { giveBackLoad } from "./feed/give-back-load.ts";
@@ -33,8 +34,6 @@ import { ZoneDatabaseMemory } from "./zone-database/memory.ts";
 import { ZoneDatabaseReader } from "./zone-database/reader.ts";
 import { ZoneDatabaseWriter } from "./zone-database/writer.ts";
 
-/** So long a database that says nothing is waited for at the start. */
-const DATABASE_PATIENCE_MS = 1_500;
 /** To load so many leaves megabytes behind. */
 const MANY_ZONES = 1_000;
 
@@ -181,7 +180,7 @@ async function follow(
     isCurrent: () => feed.isCurrent,
     nowMs: () => clock.nowMs(),
   });
-  const patience = sleep(DATABASE_PATIENCE_MS, undefined, { ref: false });
+  const patience = sleep(SILENT_DATABASE_MS, undefined, { ref: false });
   // Who may transfer is known before the first zones are; a silent database does not hold up the snapshot for long.
   await Promise.race([accessFeed.start(), patience]);
   await feed.start({

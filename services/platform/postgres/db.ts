@@ -21,6 +21,9 @@ type PoolConfig = Knex.Config & { readonly pooled: boolean };
 /** How long a connection may take to be made, where nothing else is said. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
+/** So long a start that can do without the database waits for its first word. */
+export const SILENT_DATABASE_MS = 1_500;
+
 /** By so much the pool waits longer for a connection, made or free, than the driver does, which says what went wrong. */
 const POOL_LAG_MS = 5_000;
 
