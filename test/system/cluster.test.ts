@@ -145,7 +145,7 @@ describe.skipIf(whyNoNetwork !== undefined)(`a cluster of nine machines${why}`, 
       }
     };
     const work = [
-      repeat(100, async (turn) => {
+      repeat(200, async (turn) => {
         const host = `h${turn}`;
         const added = await askEither(
           (api) => dnsApi(api)("POST", `/rr/${ZONE}`, { name: host, type: "A", value: "192.0.2.2" }),
@@ -153,7 +153,7 @@ describe.skipIf(whyNoNetwork !== undefined)(`a cluster of nine machines${why}`, 
         );
         if (added) acknowledged.hosts.push(host);
       }),
-      repeat(150, async (turn) => {
+      repeat(250, async (turn) => {
         const emails = [0, 1, 2].map((index) => `r${turn}-${index}@example.net`);
         const sent = await askEither(
           (api) =>
@@ -165,7 +165,7 @@ describe.skipIf(whyNoNetwork !== undefined)(`a cluster of nine machines${why}`, 
         if (sent) acknowledged.emails.push(...emails);
       }),
       ...["dns1", "dns2", "dns3"].map((name) =>
-        repeat(40, async () => {
+        repeat(80, async () => {
           const answer = await askDnsTimes(2, dnsOf(name), `stable.${ZONE}`, "A").catch(() => undefined);
           if (answer === undefined) wrong.push(`${name}: no answer`);
           else if (dataOf(answer)[0] !== "192.0.2.1") wrong.push(`${name}: ${rcodeOf(answer)}`);

@@ -17,8 +17,8 @@ import {
 } from "../support/stack.ts";
 
 // Whatever is killed with `kill -9` in the midst of a large send: who was acknowledged gets the message.
-const RECIPIENTS = 2_000;
-const PER_CALL = 200;
+const RECIPIENTS = 1_200;
+const PER_CALL = 120;
 const SERVICES = ["mail-api", "delivery", "console"] as const;
 const PATIENCE_MS = 240_000;
 /** What one worker that dies has sent and not yet noted, at most. */
@@ -126,9 +126,9 @@ const someArrived = (name: string, count: number) =>
 
 test("the worker is killed, twice", async () => {
   const sending = sendToAll("worker");
-  await someArrived("worker", 200);
+  await someArrived("worker", 120);
   killService(stack.process, "delivery");
-  await someArrived("worker", 1_000);
+  await someArrived("worker", 600);
   killService(stack.process, "delivery");
   const eeids = await sending;
   await untilEverybodyHasIt("worker", 2);
@@ -155,7 +155,7 @@ test("the API is killed while it accepts", async () => {
 
 test("PostgreSQL is killed", async () => {
   const sending = sendToAll("postgres");
-  await someArrived("postgres", 200);
+  await someArrived("postgres", 120);
   const postmaster = Number(readFileSync(join(dataDir, "postgres", "postmaster.pid"), "utf8").split("\n")[0]);
   process.kill(postmaster, "SIGKILL");
   const eeids = await sending;

@@ -22,7 +22,7 @@ import { withStackDatabase } from "../support/stack-database.ts";
 const DOMAIN = "demo.example";
 const PATH = `/instances/demo/domains/${DOMAIN}`;
 const PATIENCE_MS = 240_000;
-const EVERY_MS = 100;
+const EVERY_MS = 200;
 /** Those that have a part in a rotation. */
 const VICTIMS = ["console", "dns-api", "dns-server", "delivery"] as const;
 const TRACKING = "http://touch.test";
