@@ -302,6 +302,8 @@ describe("send_one_inline", () => {
     ["an attachment that is no base64", { adjuntos: [{ filename: "f", content: ["?"] }] }, 400, "content invalido"],
     ["an attachment without name", { adjuntos: [{ content: ["AA=="] }] }, 400, "falta filename"],
     ["a line break in a file name", { adjuntos: [{ filename: "a\nb", content: [] }] }, 400, "filename invalido"],
+    ["archive as a text", { archive: "true" }, 400, "archive invalido"],
+    ["reuse as a text", { reuse_eeid: "true" }, 400, "reuse_eeid invalido"],
     ["reuse without eeid", { reuse_eeid: true }, 400, "falta eeid"],
     ["reuse of no eeid", { reuse_eeid: true, eeid: "x" }, 400, "eeid invalido"],
     ["reuse of an unknown eeid", { reuse_eeid: true, eeid: "00000000-0000-4000-8000-000000000000" }, 404, "no existe"],

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { lineOfText } from "../../core/mail/contact-input.ts";
 
-/** The samples of the API send booleans as text too. */
+/** As the API's sample sends it, too, and as forms have all flags. */
 const flag = z.union([z.boolean(), z.enum(["true", "false"]).transform((text) => text === "true")]);
 
 const MOST_COPIES = 1_000;
@@ -14,7 +14,7 @@ const common = {
   remitente: z.string().optional(),
   remitente_nombre: lineOfText.optional(),
   asunto: lineOfText.optional(),
-  reuse_eeid: flag.optional(),
+  reuse_eeid: z.boolean().optional(),
   eeid: z.guid().optional(),
 };
 
@@ -41,7 +41,7 @@ const inline = {
     .array(z.object({ filename: lineOfText.min(1), content: z.array(z.string()) }))
     .max(MOST_ATTACHMENTS)
     .optional(),
-  archive: flag.optional(),
+  archive: z.boolean().optional(),
 };
 
 const uri = { html_url: z.string().optional() };
@@ -59,6 +59,7 @@ export const oneForm = z.object({
     .regex(/^\d{1,15}$/)
     .transform(Number),
   email: flag.default(true),
+  reuse_eeid: flag.optional(),
   contacto: z.string(),
   ...uri,
 });

@@ -1,4 +1,5 @@
-import { type IncomingHttpHeaders, STATUS_CODES } from "node:http";
+import { type IncomingHttpHeaders, type IncomingMessage, STATUS_CODES } from "node:http";
+import accepts from "accepts";
 import { z } from "zod";
 import { type Refusal, sentenceOf } from "../../core/refusal.ts";
 import { onlySentence, type Sentence } from "../../core/sentences.ts";
@@ -20,9 +21,10 @@ export const problemJson = z
   .object({ title: z.string(), status: z.int(), detail: z.string(), ...sentenceJson.omit({ message: true }).shape })
   .meta({ id: "Problem" });
 
-/** Whether who asks wants sentences with what they are made of: its Accept names {@link PROBLEM_TYPE}. */
-export function wantsProblems({ accept = "" }: Pick<IncomingHttpHeaders, "accept">): boolean {
-  return accept.includes(PROBLEM_TYPE);
+/** Whether who asks wants sentences with what they are made of: its Accept names {@link PROBLEM_TYPE} (RFC 9110 §12.5.1). */
+export function wantsProblems({ accept }: Pick<IncomingHttpHeaders, "accept">): boolean {
+  const types = accepts({ headers: { accept } } as IncomingMessage).types();
+  return [types].flat().some((type) => String(type).toLowerCase() === PROBLEM_TYPE);
 }
 
 /** @param detail the refusal in the words of the API that refuses */

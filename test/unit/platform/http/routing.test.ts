@@ -160,5 +160,8 @@ test("whoever accepts problems is refused in one, with the API's words and what 
       values: { methods: "HEAD, GET, POST" },
     },
   ]);
-  expect(await (await accepting("application/json, */*")).json()).toEqual({ kind: "wrong-method" });
+  expect((await accepting("Application/Problem+JSON")).headers.get("Content-Type")).toBe("application/problem+json");
+  for (const accept of ["application/json, */*", "*/*, application/problem+json;q=0", "text/problem", ""]) {
+    expect(await (await accepting(accept)).json(), accept).toEqual({ kind: "wrong-method" });
+  }
 });
