@@ -7,6 +7,7 @@ import { type Lifecycle, serviceWithin } from "../platform/lifecycle.ts";
 import { makeResolver } from "../platform/lookups/resolver.ts";
 import { SILENT_DATABASE_MS } from "../platform/postgres/db.ts";
 import type { Addresses, ServiceContext } from "../platform/service.ts";
+import type { ZoneState } from "../store/dns/zone-states.ts";
 import { startUpkeep } from "./feed/catalog-upkeep.ts";
 import { giveBackLoad } from "./feed/give-back-load.ts";
 import { ZoneDatabaseSnapshot } from "./feed/snapshot.ts";
@@ -181,13 +182,19 @@ async function follow(
     nowMs: () => clock.nowMs(),
   });
   const patience = sleep(SILENT_DATABASE_MS, undefined, { ref: false });
+  // Whoever was given an ACL before a zone changed is told of the change. A slow database may have said what the zones
+  // are before it says at all whom to tell of them.
+  const tellOf = async (published: readonly ZoneState[]) => {
+    await accessFeed.refresh();
+    await accessFeed.known;
+    notifier.zonesPublished(published);
+  };
   // Who may transfer is known before the first zones are; a silent database does not hold up the snapshot for long.
   await Promise.race([accessFeed.start(), patience]);
   await feed.start({
     loadSnapshot: () => snapshot.load(),
     patience,
-    // A slow database may have said what the zones are before it says whom to tell of them.
-    onPublished: (published) => void accessFeed.known.then(() => notifier.zonesPublished(published)),
+    onPublished: (published) => void tellOf(published),
   });
   // What so many zones leave behind as they stream past is more than all else that the process needs.
   if (writer.zoneCount >= MANY_ZONES) await giveBackLoad();

@@ -145,6 +145,28 @@ describe("NOTIFY", () => {
     expect(secondary.octets).toHaveLength(unsigned + 1);
   });
 
+  it("reaches whoever was given an ACL right before the change", async () => {
+    const { context } = await permit();
+    service = await start(context);
+    await told(1);
+    const palomar = operatorOf(context);
+    const added = await Promise.all([1, 2, 3, 4].map(() => Secondary.listen()));
+    try {
+      for (const [index, { port }] of added.entries()) {
+        await printed(palomar("acl", "add", SCOPE.resellerId, `added${index}`, "--notify", `127.0.0.1:${port}`));
+        await putZone(database, `z${index}.example.org`, ["@ NS ns.example.org."]);
+      }
+      const toldOf = (server: Secondary) => server.messages.map(({ questions }) => questions[0]!.name.key);
+      const nameAt = (index: number) => nameOf(`z${index}.example.org`).key;
+      const isTold = (server: Secondary, index: number) => toldOf(server).includes(nameAt(index));
+      await eventually(async () => added.every(isTold), 10_000);
+      // What had changed before is not told anew: a secondary asks for its zones when it is set up.
+      expect(toldOf(added[3]!)).not.toContain(nameAt(0));
+    } finally {
+      for (const server of added) server.close();
+    }
+  });
+
   it("does not go out for what the ACL is not for", async () => {
     await startWith("--zone", "example.net");
     await putZone(database, "example.net", ["@ NS ns.example.org."]);

@@ -218,8 +218,9 @@ export class ZoneFeed {
   }
 
   #tell(changed: readonly ZoneState[], startedMs: number): void {
+    if (changed.length === 0) return;
     this.#uses.onPublished(changed);
-    if (changed.length > 0) this.#observePublished(changed.length, startedMs, "debug");
+    this.#observePublished(changed.length, startedMs, "debug");
   }
 
   #observePublished(changed: number, startedMs: number, level: "info" | "debug"): void {

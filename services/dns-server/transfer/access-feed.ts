@@ -19,6 +19,8 @@ export class AccessFeed {
   /** What was restored is believed only until the database says what it has, whatever the versions. */
   #isRestored = false;
   #following: RepeatedWork | undefined;
+  /** Called after the next attempt to read that begins. */
+  #waiting: (() => void)[] = [];
   #becomeKnown: () => void = () => {};
   /** Resolves when there is a table. */
   readonly known = new Promise<void>((resolve) => {
@@ -54,17 +56,31 @@ export class AccessFeed {
 
   /** Starts following; resolves after the first attempt to read, well or not. */
   start(): Promise<void> {
-    return new Promise((attempted) => {
-      this.#following = new RepeatedWork({
-        take: async () => {
-          await this.#read().finally(attempted);
-          return POLL_MS;
-        },
-        failed: (err) => {
-          this.#observe({ kind: "transfer-access-unreadable", level: "warn", err });
-          return POLL_MS;
-        },
-      });
+    const attempted = this.refresh();
+    this.#following = new RepeatedWork({
+      take: async () => {
+        const served = this.#waiting.splice(0);
+        await this.#read().finally(() => {
+          for (const resolve of served) resolve();
+        });
+        return POLL_MS;
+      },
+      failed: (err) => {
+        this.#observe({ kind: "transfer-access-unreadable", level: "warn", err });
+        return POLL_MS;
+      },
+    });
+    return attempted;
+  }
+
+  /**
+   * Resolves when the table is what the database has at the call, or has later; where it cannot be read, the last one
+   * stays. Who asks at the same time shares an attempt.
+   */
+  refresh(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve);
+      this.#following?.wake();
     });
   }
 
