@@ -14,7 +14,7 @@ export interface Arrival {
   readonly helloName: string;
   readonly clientAddress: string;
   readonly hostname: string;
-  /** `ESMTPSA` and the like (RFC 3848). */
+  /** `ESMTPSA` and the like (RFC 3848, RFC 6531 §4.3). */
   readonly protocol: string;
   readonly login: string;
   readonly at: Date;

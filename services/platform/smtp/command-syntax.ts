@@ -21,7 +21,7 @@ export function verbOf(line: string): string {
 
 /**
  * Judges a command (`line`, which begins with `verb`) by what is not left to the library: which commands there are and
- * when, parameters of commands that have none, AUTH without a mechanism.
+ * when, parameters of commands that have none, one of an extension that is not offered, AUTH without a mechanism.
  * @returns the refusal, if any
  */
 export function judgeCommand(verb: string, line: string, context: CommandContext): SmtpReply | undefined {
@@ -32,6 +32,8 @@ export function judgeCommand(verb: string, line: string, context: CommandContext
   // RFC 5321 §4.1.1; blanks at the end are forgiven.
   if (WITHOUT_PARAMETERS.has(verb) && line.trimEnd().length > verb.length) return NO_PARAMETERS;
   if (verb === "STARTTLS" && context.isSecure) return ALREADY_SECURE;
+  // The library knows it (RFC 8689), and refuses it as in clear: of TLS it knows nothing.
+  if (verb === "MAIL" && line.split(/\s+/).some((word) => REQUIRETLS.test(word))) return UNKNOWN_PARAMETER;
   return verb === "AUTH" ? judgeAuth(line, context) : undefined;
 }
 
@@ -66,6 +68,8 @@ const SERVED = new Set([
 const INTRODUCED_ONLY = new Set(["MAIL", "RCPT", "DATA", "AUTH"]);
 const WITHOUT_PARAMETERS = new Set(["DATA", "RSET", "QUIT", "STARTTLS"]);
 
+const REQUIRETLS = /^REQUIRETLS(?:=|$)/i;
+
 /** What a web page has a browser send; whoever sends it is not listened to. */
 const HTTP_REQUEST = /^(?:OPTIONS|GET|HEAD|POST|PUT|DELETE|TRACE|CONNECT) \/.* HTTP\/\d\.\d$/i;
 
@@ -77,6 +81,8 @@ const NOT_RECOGNIZED: SmtpReply = { code: 500, enhancedStatus: "5.5.2", lines: [
 const INTRODUCTION_REQUIRED: SmtpReply = { code: 503, enhancedStatus: "5.5.1", lines: ["Error: send HELO/EHLO first"] };
 const NO_PARAMETERS: SmtpReply = { code: 501, enhancedStatus: "5.5.4", lines: ["the command has no parameters"] };
 const ALREADY_SECURE: SmtpReply = { code: 503, enhancedStatus: "5.5.1", lines: ["Error: TLS already active"] };
+/** RFC 5321 §4.1.1.11 */
+export const UNKNOWN_PARAMETER: SmtpReply = { code: 555, enhancedStatus: "5.5.4", lines: ["parameter not recognized"] };
 const NO_MECHANISM: SmtpReply = { code: 501, enhancedStatus: "5.5.4", lines: ["syntax: AUTH mechanism"] };
 /** To parameters of RFC 3461 that are none. */
 export const DSN_REFUSALS: Readonly<Record<DsnRefusal, SmtpReply>> = {

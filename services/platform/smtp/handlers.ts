@@ -9,7 +9,7 @@ export interface SmtpSession<User> {
   /** The name in HELO or EHLO. */
   readonly helloName: string;
   readonly secure: boolean;
-  /** `ESMTPSA` and the like, for the Received field (RFC 3848). */
+  /** `ESMTPSA` and the like, for the Received field (RFC 3848, RFC 6531 §4.3). */
   readonly protocol: string;
   readonly user: User | undefined;
   /** Empty for <>. */

@@ -5,7 +5,7 @@ import { describeSmtpReply, type SmtpReply } from "../../core/mail/smtp-reply.ts
 import { sourceOf } from "../lookups/address-blocks.ts";
 import type { Observe } from "../observability/observation.ts";
 import { inSpan } from "../observability/tracing.ts";
-import { DSN_REFUSALS } from "./command-syntax.ts";
+import { DSN_REFUSALS, UNKNOWN_PARAMETER } from "./command-syntax.ts";
 import type { SmtpHandlers, SmtpSession } from "./handlers.ts";
 import type { MessageCollector } from "./message-collector.ts";
 import { RecipientLists, withPlainDomain } from "./recipient-lists.ts";
@@ -76,6 +76,8 @@ export class ServerDialogues<User> {
 
   async mailFrom({ address, args }: SMTPServerAddress, session: SMTPServerSession): Promise<void> {
     if (!onlyKnown(args, MAIL_PARAMETERS)) throw asError(UNKNOWN_PARAMETER);
+    // The library keeps it of a MAIL that was refused.
+    session.envelope.smtpUtf8 = args !== false && "SMTPUTF8" in args;
     const dsn: MessageDsn | undefined = this.#asked.get(session.id);
     if (dsn) this.#messageDsn.set(session.envelope, dsn);
     throwRefusal(await this.#handlers.mailFrom(address, this.#describe(session)));
@@ -160,8 +162,6 @@ export class ServerDialogues<User> {
 /** Parameters of the extensions that are offered (RFC 1870, 6152, 6531), and AUTH (RFC 4954 §5). */
 const MAIL_PARAMETERS = new Set(["SIZE", "BODY", "SMTPUTF8", "AUTH"]);
 const RCPT_PARAMETERS = new Set<string>();
-/** RFC 5321 §4.1.1.11 */
-const UNKNOWN_PARAMETER: SmtpReply = { code: 555, enhancedStatus: "5.5.4", lines: ["parameter not recognized"] };
 
 function onlyKnown(given: object | false, known: ReadonlySet<string>): boolean {
   return Object.keys(given || {}).every((parameter) => known.has(parameter));
@@ -191,7 +191,8 @@ function throwRefusal(reply: SmtpReply | undefined): void {
 /** TLS is not the library's affair: it is not in what it calls the protocol. */
 function describeSession<User>(session: SMTPServerSession, secure: boolean): Omit<SmtpSession<User>, "rcptTo"> {
   const { mailFrom, smtpUtf8 } = session.envelope;
-  const protocol = `${session.openingCommand === "EHLO" ? "E" : ""}SMTP${secure ? "S" : ""}${session.user ? "A" : ""}`;
+  const greeted = smtpUtf8 === true ? "UTF8SMTP" : session.openingCommand === "EHLO" ? "ESMTP" : "SMTP";
+  const protocol = `${greeted}${secure ? "S" : ""}${session.user ? "A" : ""}`;
   return {
     id: session.id,
     clientAddress: session.remoteAddress,

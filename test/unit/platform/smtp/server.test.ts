@@ -359,6 +359,51 @@ describe("commands are told from messages", () => {
   });
 
   it.each([
+    ["HELO client", "", "SMTP"],
+    ["EHLO client", "", "ESMTP"],
+    ["EHLO client", " SMTPUTF8", "UTF8SMTP"],
+    ["EHLO client", " SMTPUTF8", "UTF8SMTPA"],
+    ["EHLO client", "", "ESMTPSA"],
+    ["EHLO client", " SMTPUTF8", "UTF8SMTPSA"],
+    ["EHLO client", " SMTPUTF8", "UTF8SMTPS"],
+  ])("%s and MAIL with `%s` come by %s", async (greeting, parameters, expected) => {
+    const protocols: string[] = [];
+    const authenticate: SmtpHandlers<string>["authenticate"] = async ({ username }) => ({ user: username });
+    const handlers: Partial<SmtpHandlers<string>> = {
+      ...(expected.endsWith("A") && { authenticate }),
+      message: async (_octets, { protocol }) => {
+        protocols.push(protocol);
+        return { code: 250, lines: ["taken"] };
+      },
+    };
+    const isSecure = /SA?$/.test(expected);
+    const listener = await open(isSecure ? "implicit" : "starttls", {}, handlers);
+    const client = new Client(listener.address, isSecure);
+    await client.converse(greeting, ...(expected.endsWith("A") ? [PLAIN] : []), `${ENVELOPE[1]!}${parameters}`);
+    await client.converse(ENVELOPE[2]!, "DATA", MESSAGE.trimEnd(), "QUIT");
+    await client.closed;
+    expect(protocols).toEqual([expected]);
+  });
+
+  it("SMTPUTF8 of a MAIL that was refused does not count for the next", async () => {
+    const asked: boolean[] = [];
+    const listener = await open(
+      "starttls",
+      {},
+      {
+        mailFrom: async (_address, { smtpUtf8 }) => {
+          asked.push(smtpUtf8);
+          return smtpUtf8 ? { code: 550, lines: ["refused"] } : undefined;
+        },
+      },
+    );
+    const client = new Client(listener.address);
+    await client.converse(ENVELOPE[0]!, `${ENVELOPE[1]!} SMTPUTF8`, ENVELOPE[1]!, "QUIT");
+    await client.closed;
+    expect(asked).toEqual([true, false]);
+  });
+
+  it.each([
     [
       "CHUNKING is not offered, and BDAT no command",
       "BDAT 6 LAST\r\nNOOP\r\nDATA\r\nx\r\n.\r\n",
