@@ -71,7 +71,7 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
     async mailFrom(address, { user, smtpUtf8 }) {
       if (!user) return AUTHENTICATION_REQUIRED;
       const sender = validateAddress(address, { allowSmtputf8: true });
-      if (!sender.ok) return reply(550, "5.1.7", "the sender must be a full address");
+      if (!sender.ok) return address === "" ? NULL_SENDER : NO_ADDRESS;
       if (sender.value.needsSmtputf8 && !smtpUtf8) return NEEDS_SMTPUTF8;
       const rules = await rulesInForce.atMailFrom(user);
       if (!rules) return LOGIN_ENDED;
@@ -161,6 +161,8 @@ const AUTHENTICATION_REQUIRED = reply(530, "5.7.0", "authentication required");
 const LOGIN_ENDED = reply(421, "4.7.0", "the login is no longer valid");
 const CONTENT_REFUSED = reply(550, "5.7.1", "the content of the message is refused");
 const CONTENT_UNSEEN = reply(451, "4.7.1", "the content of the message cannot be looked at now, try again");
+const NO_ADDRESS = reply(550, "5.1.7", "the sender must be a full address");
+const NULL_SENDER = reply(550, "5.1.7", "MAIL FROM:<> is not relayed: deliver bounces directly, or give them a sender");
 const FOREIGN_DOMAIN = reply(550, "5.7.1", "dominio remitente no permitido");
 const NEEDS_SMTPUTF8 = reply(553, "5.6.7", "the address needs SMTPUTF8");
 
