@@ -135,6 +135,10 @@ async function listenOn(
     },
   );
   answerBrokenRequests(server, describeRefusal);
+  server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => {
+    continueWhenRead(request, response);
+    server.emit("request", request, response);
+  });
   await bindWithPatience(server, address);
   const listener = formatBound(server.address() as AddressInfo);
   // An error that nobody hears would end the process.
@@ -159,6 +163,22 @@ function makeServer(
   identity.certificate.onChange((pair) => server.setSecureContext({ ...tls, ...pair }));
   server.on("tlsClientError", (_error, socket) => socket.destroy());
   return server;
+}
+
+/**
+ * Asks for a body with 100 when somebody begins to read it. Who is answered without has sent none, and the connection
+ * ends: what would come next on it is in doubt (RFC 9110 §10.1.1).
+ */
+function continueWhenRead(request: IncomingMessage, response: ServerResponse): void {
+  response.setHeader("Connection", "close");
+  const look = (event: string | symbol) => {
+    if (event !== "data" && event !== "readable") return;
+    request.off("newListener", look);
+    if (response.headersSent) return;
+    response.removeHeader("Connection");
+    response.writeContinue();
+  };
+  request.on("newListener", look);
 }
 
 /** An answer of which nothing leaves is given up with its connection; one that is still being made may take its time. */

@@ -1,5 +1,6 @@
 import { EventEmitter, once } from "node:events";
 import { connect, Server } from "node:net";
+import { PassThrough } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import Koa from "koa";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
@@ -29,7 +30,11 @@ beforeAll(async () => {
   app.silent = true;
   app.use(async (ctx) => {
     if (ctx.path === "/open") ctx.req.once("close", () => closings.emit("given-up"));
-    for await (const _ of ctx.req);
+    if (ctx.path === "/refuse") {
+      ctx.status = 403;
+      return;
+    }
+    for await (const _ of ctx.path === "/pipe" ? ctx.req.pipe(new PassThrough()) : ctx.req);
     if (ctx.path === "/large") ctx.req.socket.once("close", () => closings.emit("closed"));
     if (ctx.path === "/late") await sleep(UNREAD_MS * 3);
     ctx.body =
@@ -104,6 +109,30 @@ describe("a client that", () => {
   it("waits for an answer that takes its time gets it", async () => {
     const answer = await sendAndWait("GET /late HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     expect(answer).toMatch(/^HTTP\/1\.1 200 .*ok$/s);
+  });
+});
+
+describe("a client that waits to be told to send its body", () => {
+  const head = (path: string) =>
+    `POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n`;
+
+  it("is answered at once where nobody reads it, and closed", async () => {
+    const answer = await sendAndWait(head("/refuse"));
+    expect(answer).toMatch(/^HTTP\/1\.1 403 Forbidden\r\n/);
+    expect(answer).toMatch(/^Connection: close\r$/m);
+  });
+
+  it.each(["/", "/pipe"])("is told so once where it is read (%s), and may go on", async (path) => {
+    const socket = connect(Number(new URL(listener.url).port), "127.0.0.1");
+    let received = "";
+    socket.setEncoding("utf8").on("data", (text: string) => {
+      received += text;
+    });
+    socket.write(head(path));
+    await expect.poll(() => received).toBe("HTTP/1.1 100 Continue\r\n\r\n");
+    socket.write(`abcGET / HTTP/1.1\r\nHost: a\r\n\r\n`);
+    await once(socket, "close");
+    expect(received.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 100", "HTTP/1.1 200", "HTTP/1.1 200"]);
   });
 });
 
