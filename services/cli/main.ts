@@ -76,8 +76,9 @@ async function main(): Promise<void> {
   }
 }
 
-/** Those of the command that is called; all of them where none is, for the help. */
+/** Those of the command that is called; where none is, all of them for the help, and none for the version. */
 function commandsFor(words: readonly string[]): readonly (() => Promise<Register>)[] {
+  if (words[0] === "--version" || words[0] === "-V") return [];
   const called = words.find((word) => !word.startsWith("-"));
   return (
     (called !== undefined && Object.hasOwn(COMMANDS, called) && COMMANDS[called]) || Object.values(COMMANDS).flat()

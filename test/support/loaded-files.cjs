@@ -1,6 +1,7 @@
 /**
- * Says which files of the build a program loads at its start, as JSON: `node loaded-files.cjs RUNNER PROGRAM…`, where the
- * runner is bin/run.cjs. The programs only declare things, or end by themselves.
+ * Says which files of the build a program loads at its start, as JSON on a line of its own, the last one:
+ * `node loaded-files.cjs RUNNER PROGRAM… [-- WORD…]`, where the runner is bin/run.cjs, and the words are what the programs
+ * are called with. The programs only declare things, or end by themselves.
  */
 const vm = require("node:vm");
 
@@ -12,7 +13,10 @@ vm.Script = class extends vm.Script {
   }
 };
 
-const [runner, ...programs] = process.argv.splice(2);
+const given = process.argv.splice(2);
+const end = given.includes("--") ? given.indexOf("--") : given.length;
+const [runner, ...programs] = given.slice(0, end);
+process.argv.push(...given.slice(end + 1));
 const { load } = require(runner);
 // The runner would keep code of which nothing has run, and no start compiles more of what is kept.
 process.removeAllListeners("exit");

@@ -20,9 +20,14 @@ interface LoadedFile {
 }
 
 function loadAtStart(name: ServiceName): LoadedFile[] {
-  const programs = [programFile(`${name}/main`), programFile("cli/service-process")];
+  return loadedBy([`${name}/main`, "cli/service-process"]);
+}
+
+/** @param words what the programs are called with */
+function loadedBy(programs: readonly string[], ...words: readonly string[]): LoadedFile[] {
   const script = join(packageFolder, "test", "support", "loaded-files.cjs");
-  return JSON.parse(execFileSync(process.execPath, [script, programRunner, ...programs], { encoding: "utf8" }));
+  const args = [script, programRunner, ...programs.map((program) => programFile(program)), "--", ...words];
+  return JSON.parse(execFileSync(process.execPath, args, { encoding: "utf8" }).trim().split("\n").at(-1)!);
 }
 
 /** What the build adds by itself has no map. */
@@ -50,4 +55,15 @@ it.each(SERVICE_NAMES)("%s tries what its source tries", (name) => {
 it.each(SERVICE_NAMES)("%s holds an octet a character of its code", (name) => {
   const beyondLatin1 = loadAtStart(name).filter(({ file }) => /[^\x00-\xff]/.test(readFileSync(file, "utf8")));
   expect(beyondLatin1).toEqual([]);
+});
+
+it("palomar loads the code of the command that is called, and of none for its version", () => {
+  const commands = (...words: readonly string[]) => {
+    const sources = loadedBy(["cli/main"], ...words).flatMap(sourcesOf);
+    return sources.flatMap((source) => /\/cli\/commands\/([\w-]+)\.ts$/.exec(source)?.[1] ?? []);
+  };
+  expect(commands("catalog", "--help")).toContain("catalog");
+  expect(commands("catalog", "--help")).not.toContain("contact");
+  expect(commands("--version")).toEqual([]);
+  expect(commands("-V")).toEqual([]);
 });
