@@ -262,6 +262,18 @@ describe("notifications of Amazon SES", () => {
     });
   });
 
+  test.each([
+    [{ complaintFeedbackType: "not-spam" }, "not-spam"],
+    [{ complaintFeedbackType: null }, "abuse"],
+    [{}, "abuse"],
+  ])("a complaint, of the type that the receiver gave it: %j", async (type, feedbackType) => {
+    const complaint = { complainedRecipients: [{ emailAddress: "jane@example.net" }], ...type };
+    expect(await interpret(notification({ notificationType: "Complaint", complaint }))).toMatchObject({
+      ...{ kind: "arf", feedbackType },
+      results: [{ recipient: "jane@example.net", action: "delivered", reason: "feedback", hard: false }],
+    });
+  });
+
   test("anything else in JSON", async () => {
     expect((await interpret(notification({ Message: "{" }))).kind).toBe("not-bounce");
     expect((await interpret(notification({ notificationType: "Bounce", bounce: [1] }))).results).toEqual([]);
