@@ -16,8 +16,8 @@ export type Consequence =
   | { readonly kind: "unsubscribe" }
   | { readonly kind: "none" };
 
-/** Feedback that is about the sender's set-up or says the opposite of a complaint (RFC 5965 §7.3, RFC 6591). */
-const NO_COMPLAINT = new Set(["not-spam", "auth-failure"]);
+/** Other feedback is about the message or the sender's set-up, or says the opposite of a complaint (RFC 5965 §7.3, RFC 6591). */
+const COMPLAINTS = new Set(["abuse", "fraud"]);
 /** The field that every message of ours carries; a report that encloses the message brings it back. */
 const TOKEN_FIELDS = ["x-delivery-token", "return-path"];
 
@@ -29,7 +29,7 @@ function consequenceOf(finding: Finding, recipient: string): Consequence {
   if (finding.kind === "arf") {
     const type = finding.feedbackType ?? "abuse";
     if (type === "opt-out") return { kind: "unsubscribe" };
-    return NO_COMPLAINT.has(type) ? { kind: "none" } : { kind: "complaint", detail: { feedbackType: type } };
+    return COMPLAINTS.has(type) ? { kind: "complaint", detail: { feedbackType: type } } : { kind: "none" };
   }
   if (finding.kind !== "dsn") return { kind: "none" };
   const own = resultsFor(finding.results, recipient);

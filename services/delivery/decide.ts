@@ -43,7 +43,7 @@ export function decide(
   const decision = decideRetry(progress, policy.schedule, policy.random);
   const { reason } = verdict.bounceClass;
   if (decision.kind === "retry") return { kind: "deferred", words, retryInMs: decision.afterMs, reason };
-  return { kind: "bounced", words, bounceClass: { reason, hard: false } };
+  return { kind: "bounced", words, bounceClass: { reason: verdict.givenUpAs ?? reason, hard: false } };
 }
 
 /** Whom a result concerns: its recipient, every one of the destination, or who of them is not yet known. */
@@ -83,8 +83,10 @@ function judge(
   result: Exclude<AttemptResult, { kind: "accepted" }>,
   phrases?: Phrases,
 ): {
-  final: boolean;
-  bounceClass: BounceClass;
+  readonly final: boolean;
+  readonly bounceClass: BounceClass;
+  /** The reason of the bounce, where what was tried until its time was over has another than each attempt. */
+  readonly givenUpAs?: BounceReason;
 } {
   if (result.kind === "unroutable") {
     return { final: result.reply.code >= 500, bounceClass: classify(result.reply, phrases) };
@@ -93,8 +95,8 @@ function judge(
   switch (failure.kind) {
     case "broken": {
       // A session that may go on in clear does not fail there.
-      const reason = failure.stage === "starttls" ? "failedstarttls" : "expired";
-      return { final: false, bounceClass: { reason, hard: false } };
+      if (failure.stage === "starttls") return { final: false, bounceClass: { reason: "failedstarttls", hard: false } };
+      return { final: false, bounceClass: { reason: "networkerror", hard: false }, givenUpAs: "expired" };
     }
     case "unsuited":
       return { final: true, bounceClass: { ...classify(failure.reply, phrases), hard: false } };

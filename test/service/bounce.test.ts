@@ -118,7 +118,7 @@ Diagnostic-Code: smtp; ${diagnostic}
 `;
 }
 
-function complaintAbout(recipient: string, token: string): string {
+function complaintAbout(recipient: string, token: string, type = "Feedback-Type: abuse\n"): string {
   return `From: fbl@example.net
 Subject: complaint
 MIME-Version: 1.0
@@ -127,8 +127,7 @@ Content-Type: multipart/report; report-type=feedback-report; boundary=cut
 --cut
 Content-Type: message/feedback-report
 
-Feedback-Type: abuse
-User-Agent: x/1
+${type}User-Agent: x/1
 Version: 1
 Original-Rcpt-To: <${recipient}>
 
@@ -409,6 +408,24 @@ describe("complaints", () => {
       (invalid) => invalid,
     );
     expect(await eventsOf(email)).toEqual(expect.arrayContaining(["envio", "queja", "invalidacion"]));
+  });
+
+  it.each([
+    ["Feedback-Type: fraud\n", true],
+    ["", true],
+    ["Feedback-Type: virus\n", false],
+    ["Feedback-Type: other\n", false],
+    ["Feedback-Type: not-spam\n", false],
+    ["Feedback-Type: auth-failure\n", false],
+    ["Feedback-Type: dmarc\n", false],
+  ])("are those of the types abuse and fraud, and those without one: %j", async (type, complains) => {
+    const email = `feedback-${type.replace(/\W+/g, "")}@example.net`;
+    const token = await deliver(email);
+    await sendBack("fbl@bounces.localhost", complaintAbout(email, token, type));
+    await sendBack(`${token}@bounces.localhost`, complaintAbout(email, token, type));
+    await untilQuiet();
+    expect((await eventsOf(email)).includes("queja")).toBe(complains);
+    expect(await isInvalid(email)).toBe(complains);
   });
 
   it("do not touch a whitelisted contact's validity", async () => {

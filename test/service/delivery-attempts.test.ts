@@ -95,6 +95,7 @@ test("nobody answers: the way says who did not, and what is wrong with a certifi
     tls: "",
     outcome: "deferred",
     code: 0,
+    reason: "networkerror",
   });
   expect(rows[0].words).toBe("connect ECONNREFUSED *");
   expect(rows[1]).toMatchObject({ tls: "TLSv1.3", certificate: "SELF_SIGNED_CERT_IN_CHAIN", outcome: "delivered" });

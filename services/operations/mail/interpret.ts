@@ -64,7 +64,7 @@ export interface Finding {
   readonly results: readonly BounceResult[];
   /** Words of failing systems that no table knows, for operators to learn from. */
   readonly unknown?: readonly string[];
-  /** Of complaints only: `abuse`, `fraud`, `virus`, `not-spam`, `auth-failure`, `opt-out`, `other` (RFC 5965 §7.3). */
+  /** Of complaints only, as `feedbackTypeOf` has it. */
   readonly feedbackType?: string;
   /** Of complaints only: what in them may name a delivery. */
   readonly tokens?: ReturnedTokens;
@@ -101,7 +101,7 @@ function jsonComplaint(root: MimePart): Finding | undefined {
   if (notification?.type !== "complaint") return undefined;
   return complaintOf(
     notification.recipients.map(({ address }) => address),
-    "abuse",
+    notification.feedbackType,
   );
 }
 

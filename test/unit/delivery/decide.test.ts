@@ -73,6 +73,20 @@ describe("what becomes of a recipient", () => {
     expect(judge(result, old)).toMatch(new RegExp(`^${last}`));
   });
 
+  test.each<[string, AttemptResult, string, string]>([
+    ["a session that there was none of, or that broke", broken("connect"), "networkerror", "expired"],
+    ["a session that broke at the message", broken("message"), "networkerror", "expired"],
+    ["a handshake that failed", broken("starttls"), "failedstarttls", "failedstarttls"],
+    ["a reply", replied("rcpt", "452 4.2.2 Mailbox full"), "mailboxfull", "mailboxfull"],
+  ])("why, while it is tried and when it is given up: %s", (_what, result, deferred, givenUp) => {
+    const policy = { schedule, random: () => 0.5 };
+    expect(decide(result, young, policy)).toMatchObject({ kind: "deferred", reason: deferred });
+    expect(decide(result, old, policy)).toMatchObject({
+      kind: "bounced",
+      bounceClass: { reason: givenUp, hard: false },
+    });
+  });
+
   test("what a server says is kept readable", () => {
     const words = `250 2.0.0 a\0b\x1b[31m${"\u{1F600}".repeat(2_000)}`;
     const outcome = decide({ kind: "accepted", reply: parseSmtpReply(words)! }, young, { schedule, random: () => 0.5 });
@@ -86,7 +100,7 @@ describe("what becomes of a recipient", () => {
     expect(outcome).toEqual({
       kind: "deferred",
       words: "timeout",
-      reason: "expired",
+      reason: "networkerror",
       retryInMs: 600_000,
     });
   });

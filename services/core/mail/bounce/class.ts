@@ -72,7 +72,7 @@ export function explainBounce(evidence: BounceEvidence, phrases: Phrases): Expla
   if (probed) return probed;
   const unrouted = evidence.unrouted === true && replycode === 0 && !command;
   const gaveUp = bounceRules().givenUp.test(text) || bounceRules().givenUp.test(context);
-  const read = { text, context, status, replycode, command, unrouted, gaveUp, phrases };
+  const read = { text, exit: findExit(text), context, status, replycode, command, unrouted, gaveUp, phrases };
   const found = findReason(read);
   const { sendersRefused } = bounceRules();
   const senderRefused = sendersRefused.test(text) || sendersRefused.test(context);
@@ -171,6 +171,7 @@ const COMMAND_OF_STAGE: Readonly<Record<SmtpStage, SmtpCommand>> = {
 
 interface ReadEvidence {
   readonly text: string;
+  readonly exit: ProgramExit | undefined;
   readonly context: string;
   readonly status: EnhancedStatus | undefined;
   readonly replycode: number;
@@ -180,24 +181,58 @@ interface ReadEvidence {
   readonly phrases: Phrases;
 }
 
+/** What a text tells of a delivery program that ended in failure. */
+interface ProgramExit {
+  /** The reason, where nothing else tells one. */
+  readonly reason: BounceReason;
+  /** What else the text says. */
+  readonly words: string;
+}
+
+function findExit(text: string): ProgramExit | undefined {
+  for (const { pattern, reason } of bounceRules().exits) {
+    const told = pattern.exec(text)?.[0];
+    if (told !== undefined) return { reason, words: text.slice(told.length) };
+  }
+  return undefined;
+}
+
 function findReason(evidence: ReadEvidence): {
   readonly reason: BounceReason;
   readonly by: "words" | "status" | "code";
 } {
-  const { text, context, status, replycode, unrouted, gaveUp } = evidence;
+  const { text, exit, context, status, replycode, unrouted, gaveUp } = evidence;
   const hasStatus = status !== undefined && isSpecific(status);
-  const byStatus = hasStatus ? reasonOfStatus(status) : undefined;
-  // What relays write over the remote system's own code says little.
-  const byOwnStatus = status?.endsWith(".5.0") ? undefined : byStatus;
+  const isCoarse = (exit ? COARSE_BESIDE_EXIT : WRITTEN_OVER).test(status ?? "");
+  const byOwnStatus = hasStatus && !isCoarse ? reasonOfStatus(status) : undefined;
   const asReply = unrouted ? { ...evidence, command: "rcpt" as const } : evidence;
-  const inText = reasonInWords(text, asReply) ?? (gaveUp && !status?.startsWith("5") ? "expired" : undefined);
+  const words = exit?.words ?? text;
+  const inText =
+    reasonInCode(text, evidence) ??
+    reasonInWords(words, asReply) ??
+    (gaveUp && !status?.startsWith("5") ? "expired" : undefined);
   if (inText) return { reason: inText, by: "words" };
   if (byOwnStatus) return { reason: byOwnStatus, by: "status" };
-  const hinted = reasonInHints(text, evidence) ?? reasonInWords(context, evidence) ?? reasonInHints(context, evidence);
+  const hinted =
+    reasonInHints(words, evidence) ??
+    reasonInWords(context, evidence) ??
+    exit?.reason ??
+    reasonInHints(context, evidence);
   if (hinted) return { reason: hinted, by: "words" };
   const bySubject = hasStatus ? reasonOfSubject(status) : undefined;
   if (bySubject) return { reason: bySubject, by: "status" };
   return { reason: reasonOfReplyCode(replycode) ?? "undefined", by: "code" };
+}
+
+/** What relays write over the remote system's own code says little. */
+const WRITTEN_OVER = /\.5\.0$/;
+/** What a delivery system has for an exit status says no more than that, without a detail, unless it is about the address. */
+const COARSE_BESIDE_EXIT = /\.[^1]\.0$/;
+
+/** An operator's own wording, or a provider's code. */
+function reasonInCode(text: string, { phrases, command }: ReadEvidence): BounceReason | undefined {
+  const phrase = phrases.longestIn(text, command);
+  return phrase && phrase.weight >= CODE_WEIGHT ? phrase.reason : undefined;
 }
 
 function reasonInWords(words: string, evidence: ReadEvidence): BounceReason | undefined {

@@ -3,7 +3,7 @@ import { headerValue, type MimePart, partsByDepth, readHeaderBlock } from "./mim
 
 /** A complaint as a feedback loop sends it. */
 export interface FeedbackReport {
-  /** `abuse`, `fraud`, `virus`, `not-spam`, `auth-failure`, `opt-out`, `other`; `abuse` when the report has none. */
+  /** See {@link feedbackTypeOf}. */
   readonly feedbackType: string;
   /** Original-Rcpt-To of the report, else what the returned message says of its recipient; often redacted or absent. */
   readonly recipients: readonly string[];
@@ -38,8 +38,17 @@ function parseFeedbackReport(text: string, container: MimePart): FeedbackReport 
   const named = ["original-rcpt-to", "removal-recipient"]
     .map((name) => addressesIn(name).filter(isAddress))
     .find((addresses) => addresses.length > 0);
-  const feedbackType = /^[\w-]{1,64}/.exec(headerValue({ headers }, "feedback-type").toLowerCase())?.[0] ?? "abuse";
+  const feedbackType = feedbackTypeOf(headerValue({ headers }, "feedback-type"));
   return { feedbackType, recipients: [...new Set(named ?? returnedRecipients(container))], container };
+}
+
+/**
+ * The type of a complaint in lower case: `abuse`, `fraud`, `virus`, `not-spam`, `auth-failure`, `opt-out`, `other`, or one that
+ * is not registered; `abuse` where there is none.
+ * @param field the value of Feedback-Type, "" without one
+ */
+export function feedbackTypeOf(field: string): string {
+  return /^[\w-]{1,64}/.exec(field.toLowerCase())?.[0] ?? "abuse";
 }
 
 /**

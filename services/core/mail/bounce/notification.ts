@@ -1,3 +1,4 @@
+import { feedbackTypeOf } from "./feedback-report.ts";
 import type { MimePart } from "./mime.ts";
 
 /** One recipient of a bounce notification in JSON. */
@@ -12,6 +13,8 @@ export interface NotifiedRecipient {
 export interface JsonNotification {
   readonly type: "bounce" | "complaint" | "delivery";
   readonly recipients: readonly NotifiedRecipient[];
+  /** Of a complaint: the type of the report that it is made of. */
+  readonly feedbackType: string;
 }
 
 /**
@@ -33,7 +36,9 @@ export function findJsonNotification(message: MimePart): JsonNotification | unde
   const recipients = (Array.isArray(listed) ? listed : [])
     .slice(0, MAX_RECIPIENTS)
     .map((one) => toRecipient(one, reply));
-  return { type, recipients: recipients.filter(({ address }) => address.includes("@")) };
+  const { complaintFeedbackType: told } = detail;
+  const feedbackType = feedbackTypeOf(typeof told === "string" ? told : "");
+  return { type, recipients: recipients.filter(({ address }) => address.includes("@")), feedbackType };
 }
 
 const MAX_JSON_CHARACTERS = 256 * 1024;

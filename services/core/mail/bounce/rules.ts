@@ -24,6 +24,7 @@ interface Rules<Rule> {
 interface Conflict {
   readonly of: readonly string[];
   readonly command?: SmtpCommand;
+  readonly exit?: boolean;
   readonly statuses?: readonly string[];
   readonly replycodes?: readonly number[];
   readonly is: string;
@@ -59,6 +60,7 @@ interface Layouts {
 /** `config/bounces/wordings.json` */
 interface Wordings {
   readonly wordings: Rules<Wording>;
+  readonly exits: Rules<Wording>;
   readonly hints: Rules<Wording>;
 }
 
@@ -147,6 +149,7 @@ function compileRules() {
     automaticTexts: anyOf(layouts.automaticTexts.patterns),
     challenges: anyOf(layouts.challenges.patterns),
     wordings: words.wordings.rules.map(wordingRule),
+    exits: words.exits.rules.map(wordingRule),
     statuses: Object.entries(codes.statuses.reasons).map(codeRange),
     hints: words.hints.rules.map(wordingRule),
     replycodes: Object.entries(codes.replycodes.reasons).map(codeRange),
@@ -202,12 +205,15 @@ export function settleConflict(
     readonly command: SmtpCommand | undefined;
     readonly status: EnhancedStatus | undefined;
     readonly replycode: number;
+    /** How the text tells that a delivery program ended in failure, where it does. */
+    readonly exit: unknown;
   },
 ): BounceReason {
   const rule = bounceRules().conflicts.find(
-    ({ of, command, statuses, replycodes }) =>
+    ({ of, command, exit, statuses, replycodes }) =>
       of.has(reason) &&
       (!command || command === evidence.command) &&
+      (!exit || evidence.exit !== undefined) &&
       (!statuses || (evidence.status && reasonInRanges(statuses, evidence.status))) &&
       (!replycodes || replycodes.includes(evidence.replycode)),
   );

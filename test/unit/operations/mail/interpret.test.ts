@@ -36,6 +36,25 @@ ${original}
 }
 
 describe("delivery reports", () => {
+  test("Postfix's of a mailbox over its limit: the notice says what the exit status does not", async () => {
+    const fields =
+      "Final-Recipient: rfc822; jane@example.net\nAction: failed\nStatus: 5.3.0\nDiagnostic-Code: x-unix; input/output error";
+    const notice = `<jane@example.net>: cannot update mailbox /var/mail/jane for user jane. error
+    writing message: File too large`;
+    const { results } = await interpret(dsn({ fields, notice }));
+    expect(results).toMatchObject([{ reason: "mailboxfull", hard: false }]);
+  });
+
+  test("Sendmail's of an unknown user: the type of the diagnostic is none of its words", async () => {
+    const fields =
+      "Final-Recipient: RFC822; jane@example.net\nAction: failed\nStatus: 5.1.1\nDiagnostic-Code: X-Unix; 550 5.1.1 User unknown";
+    const notice = `   ----- The following addresses had permanent fatal errors -----
+jane@example.net
+    (reason: 550 5.1.1 User unknown)`;
+    const { results } = await interpret(dsn({ fields, notice }));
+    expect(results).toMatchObject([{ reason: "userunknown", hard: true, replycode: "550" }]);
+  });
+
   test("the fields alone", async () => {
     const fields =
       "Final-Recipient: rfc822; jane@example.net\nAction: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 5.1.1 no such user";
@@ -240,6 +259,18 @@ describe("notifications of Amazon SES", () => {
     ).toMatchObject({
       kind: "dsn",
       results: [{ recipient: "jane@example.net", action: "delivered", reason: "delivered", hard: false }],
+    });
+  });
+
+  test.each([
+    [{ complaintFeedbackType: "not-spam" }, "not-spam"],
+    [{ complaintFeedbackType: null }, "abuse"],
+    [{}, "abuse"],
+  ])("a complaint, of the type that the receiver gave it: %j", async (type, feedbackType) => {
+    const complaint = { complainedRecipients: [{ emailAddress: "jane@example.net" }], ...type };
+    expect(await interpret(notification({ notificationType: "Complaint", complaint }))).toMatchObject({
+      ...{ kind: "arf", feedbackType },
+      results: [{ recipient: "jane@example.net", action: "delivered", reason: "feedback", hard: false }],
     });
   });
 

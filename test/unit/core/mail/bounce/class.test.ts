@@ -3,9 +3,11 @@ import {
   classifyBounce,
   classifyReply,
   findReplyCode,
+  knownPhrases,
   mostSpecificStatus,
   type SmtpStage,
 } from "../../../../../services/core/mail/bounce/class.ts";
+import { withOwnPhrases } from "../../../../../services/core/mail/bounce/phrases.ts";
 import { parseSmtpReply, type SmtpReply } from "../../../../../services/core/mail/smtp-reply.ts";
 
 describe("what decides", () => {
@@ -77,6 +79,38 @@ describe("the sender is not the recipient", () => {
     ["550 5.1.7 No such domain example.org", "5.1.7"],
   ])("%s", (text, status) => {
     expect(classifyBounce({ text, status })).toEqual({ reason: "rejected", hard: false });
+  });
+});
+
+describe("a delivery program that ended in failure", () => {
+  test.each([
+    ["5.1.1", "X-Unix; 550 5.1.1 User unknown", "", "userunknown", true],
+    ["5.1.1", "x-unix; user unknown", "<jane@example.org>: user unknown", "userunknown", true],
+    ["5.3.0", "x-unix; user unknown", "", "userunknown", true],
+    ["5.0.0", "X-Unix; 67", "", "userunknown", true],
+    ["5.1.2", "x-unix; host name unknown", "", "hostunknown", true],
+    ["5.1.1", "x-unix; jane has gone", "", "userunknown", true],
+    ["5.2.2", "X-Unix; 73", "", "mailboxfull", false],
+    ["5.2.2", "x-unix; input/output error", "error writing message: File too large", "mailboxfull", false],
+    ["5.2.0", "x-unix; can't create user output file", "procmail: Quota exceeded while writing", "mailboxfull", false],
+    ["5.0.0", "X-Unix; 550 5.0.0 Can't create output", "store: disk quota exceeded", "mailboxfull", false],
+    ["5.7.1", "x-unix; the filter took it for spam", "", "spamdetected", false],
+    ["5.2.0", "x-unix; can't create user output file", "", "mailererror", false],
+    ["5.3.0", "x-unix; input/output error", "", "mailererror", false],
+    ["4.3.0", "x-unix; temporary failure", "could not be delivered for more than 4 hour(s)", "mailererror", false],
+    ["5.3.0", "x-unix; service unavailable", "", "mailererror", false],
+    ["5.7.0", "x-unix; permission denied", "", "mailererror", false],
+    ["5.3.0", 'x-unix; Command died with signal 9: "/usr/bin/store"', "", "mailererror", false],
+    ["5.3.0", "x-unix; the filter gave no answer", "", "mailererror", false],
+    ["5.3.0", "X-Unix; 70", "", "mailererror", false],
+    [undefined, "X-Unix; 255", "", "mailererror", false],
+  ])("%s, %s, %j", (status, text, context, reason, hard) => {
+    expect(classifyBounce({ status, text, context })).toEqual({ reason, hard });
+  });
+
+  test("an operator's wording goes before everything", () => {
+    const phrases = withOwnPhrases([{ reason: "suspend", words: "temporary failure" }], knownPhrases);
+    expect(classifyBounce({ status: "5.2.2", text: "x-unix; temporary failure" }, phrases).reason).toBe("suspend");
   });
 });
 

@@ -22,7 +22,7 @@ import { packageFolder } from "../../../../../services/platform/package-folder.t
 
 const reasons = new Set<string>(BOUNCE_REASONS);
 
-describe.each(["wordings", "hints"] as const)("%s", (table) => {
+describe.each(["wordings", "exits", "hints"] as const)("%s", (table) => {
   describe.each(words[table].rules.map((rule, index) => ({ ...rule, index })))("$index: $reason", (rule) => {
     test("the reason is one of the vocabulary", () => {
       expect(reasons).toContain(rule.reason);
@@ -103,7 +103,13 @@ test.each([
 
 /** A run without bound costs the square of a hostile text, for each of its recipients. */
 test("no pattern repeats a class of characters without bound", () => {
-  const rules = [...words.wordings.rules, ...words.hints.rules, ...layouts.commands.rules, ...layouts.actions.rules];
+  const rules = [
+    ...words.wordings.rules,
+    ...words.exits.rules,
+    ...words.hints.rules,
+    ...layouts.commands.rules,
+    ...layouts.actions.rules,
+  ];
   const texts = [
     layouts.delays,
     layouts.finalities,
