@@ -21,7 +21,8 @@ describe("replies", () => {
       }),
   )("$reason, $hardness: $words", async ({ reason, hardness, status, words }) => {
     const statusField = status === "-" ? "" : `Status: ${status}\n`;
-    const fields = `Final-Recipient: rfc822; jane@example.net\nAction: failed\n${statusField}Diagnostic-Code: smtp; ${words}\n`;
+    const diagnostic = words.startsWith("X-Unix;") ? words : `smtp; ${words}`;
+    const fields = `Final-Recipient: rfc822; jane@example.net\nAction: failed\n${statusField}Diagnostic-Code: ${diagnostic}\n`;
     const header = "From: MAILER-DAEMON@mx.example.org\nSubject: Delivery report";
     const { results } = await interpret(octets(report(header, "Your message could not be delivered.\n", fields)));
     expect(results.map((result) => [result.reason, result.hard])).toEqual([[reason, hardness === "hard"]]);
