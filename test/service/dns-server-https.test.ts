@@ -164,6 +164,21 @@ describe.each(Object.entries(VERSIONS))("DNS over HTTPS by %s (RFC 8484)", (_ver
   });
 });
 
+describe.each(Object.entries(VERSIONS))("a head with too many fields by %s", (version, ask) => {
+  const fields = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, number) => [`x-${number}`, "b"]));
+
+  it("is answered 431", async () => {
+    await listen();
+    expect((await ask({ ...get(QUERY), headers: fields(90) })).status).toBe(200);
+    expect((await ask({ ...get(QUERY), headers: fields(101) })).status).toBe(431);
+    const many = ask({ ...get(QUERY), headers: fields(1_000) });
+    if (version === "HTTP/2") await expect(many).rejects.toThrow("NGHTTP2_ENHANCE_YOUR_CALM");
+    else expect((await many).status).toBe(431);
+    expect((await ask(get(QUERY))).status).toBe(200);
+  });
+});
+
 describe("the HTTPS listener", () => {
   it("closes connections that bring no whole query in time, whatever else they send", async () => {
     await listen({ idleMs: 1_500 });

@@ -1,3 +1,4 @@
+import type { Server as HttpServer } from "node:http";
 import {
   createSecureServer,
   type Http2ServerRequest,
@@ -7,6 +8,7 @@ import {
 import type { TLSSocket } from "node:tls";
 import { type CertificatePair, MODERN_CIPHERS } from "../../platform/certificate.ts";
 import type { HostPort } from "../../platform/config/config-values.ts";
+import { hasTooManyFields, KEPT_HEADER_FIELDS } from "../../platform/http/broken-requests.ts";
 import { Client, TRANSPORT } from "../message/client.ts";
 import { TCP_MESSAGE_OCTETS } from "../message/edns.ts";
 import { DEFER, DROP } from "../pipeline.ts";
@@ -21,6 +23,7 @@ import {
   NOT_KEPT,
   readRequestHead,
   TOO_LARGE,
+  TOO_MANY_FIELDS,
 } from "./https-exchange.ts";
 import type { TcpListener, TcpListenerOptions } from "./listen-tcp.ts";
 
@@ -46,6 +49,8 @@ export async function listenHttps(address: HostPort, options: HttpsListenerOptio
     },
     (request, response) => void new Exchange(request, response, options).run(clients.of(request)),
   );
+  // Of HTTP/1.1. A stream of HTTP/2 with more than 128 is reset by Node, and no field of it is read.
+  (server as typeof server & Pick<HttpServer, "maxHeadersCount">).maxHeadersCount = KEPT_HEADER_FIELDS;
   const connections = new ClientConnections(server, options.limits);
   server.on("tlsClientError", (_error: Error, socket: TLSSocket) => socket.destroy());
   server.on("session", (session: ServerHttp2Session) => {
@@ -123,7 +128,8 @@ class Exchange {
 
   /** @param connected whose deadline an answer of DNS puts off, and whose place it keeps while it is made and sent */
   async run(connected: Connected | undefined): Promise<void> {
-    const { method, url, headers } = this.#request;
+    const { method, url, headers, rawHeaders } = this.#request;
+    if (hasTooManyFields(rawHeaders)) return this.#refuse(TOO_MANY_FIELDS);
     const head = { method, url, contentType: headers["content-type"], contentLength: headers["content-length"] };
     const query = readRequestHead(head);
     const octets = query.kind === "in-body" ? await this.#readBody() : query.kind === "query" ? query.octets : query;

@@ -6,7 +6,7 @@ import type { KeyGuesses } from "../guesses/key-guesses.ts";
 import type { Observe } from "../observability/observation.ts";
 import { carryOut, failureOf } from "./carry-out.ts";
 import { makeClientAddress } from "./client-address.ts";
-import type { Dialect } from "./dialect.ts";
+import type { Dialect, HttpRefusal } from "./dialect.ts";
 import { type AnyEndpoint, RawReply } from "./endpoint.ts";
 import { type HeavyLimits, HeavyRequests, readThen } from "./heavy-requests.ts";
 import type { LargeRequests } from "./large-requests.ts";
@@ -68,7 +68,7 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
   addOpenapi(routes, options, answer);
   if (options.home) routes.register("/", "GET", (ctx) => answer(ctx, "/", async () => ctx.redirect(options.home!)));
 
-  const app: HttpApp = Object.assign(new Koa(), { describeRefusal: dialect.toHttp });
+  const app: HttpApp = Object.assign(new Koa(), { describeRefusal });
   app.silent = true;
   app.on("error", (error: Error) => observe({ kind: "http-response-failed", level: "debug", err: error }));
   app.use((ctx, next) => observeRequest(ctx, next, observe));
@@ -92,6 +92,12 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
         send(ctx, spokenAt(path), failureOf(error, observe, { requestId: requestIdOf(ctx.req), method, path }));
       }
     });
+  }
+
+  function describeRefusal(refusal: Refusal, path = ""): HttpRefusal {
+    const { toHttp, jsonType } = spokenAt(path);
+    const told = toHttp(refusal);
+    return jsonType === undefined ? told : { ...told, headers: { ...told.headers, "Content-Type": jsonType } };
   }
 
   function spokenAt(path: string): Dialect<Caller> {

@@ -8,7 +8,13 @@ import { MODERN_CIPHERS, openCertificate, type ServerCertificate } from "../cert
 import type { Config } from "../config/config.ts";
 import type { HostPort } from "../config/config-values.ts";
 import type { Observe } from "../observability/observation.ts";
-import { answerBrokenHost, answerBrokenRequests, type DescribeRefusal } from "./broken-requests.ts";
+import {
+  answerBroken,
+  answerBrokenHead,
+  answerBrokenRequests,
+  type DescribeRefusal,
+  KEPT_HEADER_FIELDS,
+} from "./broken-requests.ts";
 
 export interface HttpListener {
   /** Base URL of the first address, with the port in force. */
@@ -131,10 +137,12 @@ async function listenOn(
     },
     (request, response) => {
       endWhenUnread(response, timeouts.unreadMs);
-      if (!answerBrokenHost(request, response, describeRefusal)) void handle(request, response);
+      if (!answerBrokenHead(request, response, describeRefusal)) void handle(request, response);
     },
   );
+  server.maxHeadersCount = KEPT_HEADER_FIELDS;
   answerBrokenRequests(server, describeRefusal);
+  server.on("checkExpectation", (request, response) => answerBroken(request, response, 417, describeRefusal));
   server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => {
     continueWhenRead(request, response);
     server.emit("request", request, response);

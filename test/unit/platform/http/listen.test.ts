@@ -4,6 +4,7 @@ import { PassThrough } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import Koa from "koa";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { MOST_HEADER_FIELDS } from "../../../../services/platform/http/broken-requests.ts";
 import {
   HTTP_TIMEOUTS,
   type HttpListener,
@@ -184,6 +185,30 @@ it("two Authorization fields are two callers, and none of them is answered (RFC 
   const request = (fields: string) => `GET / HTTP/1.1\r\nHost: a\r\n${fields}Connection: close\r\n\r\n`;
   expect(await sendAndWait(request("Authorization: a\r\n"))).toMatch(/^HTTP\/1\.1 200 /);
   expect(await sendAndWait(request("Authorization: a\r\nauthorization: b\r\n"))).toMatch(/^HTTP\/1\.1 400 /);
+});
+
+describe("header fields", () => {
+  const request = (fields: number, last: string) =>
+    `GET /where HTTP/1.1\r\nHost: a\r\n${"W: b\r\n".repeat(fields - 2)}${last}\r\n\r\n`;
+
+  it("are all read of a request that has as many as it may", async () => {
+    const answer = await sendAndWait(request(MOST_HEADER_FIELDS, "Host: b"));
+    expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+  });
+
+  it.each([MOST_HEADER_FIELDS + 1, 2_001])(
+    "are not read of one with %i: it is answered 431 and closed",
+    async (fields) => {
+      const answer = await sendAndWait(request(fields, "Connection: keep-alive"));
+      expect(answer).toMatch(/^HTTP\/1\.1 431 Request Header Fields Too Large\r\nConnection: close\r\n/);
+      expect(answer).toContain('{"on":"the header fields are too large"}');
+    },
+  );
+
+  it("are counted before a body is asked for", async () => {
+    const answer = await sendAndWait(request(MOST_HEADER_FIELDS + 1, "Expect: 100-continue"));
+    expect(answer).toMatch(/^HTTP\/1\.1 431 /);
+  });
 });
 
 describe("a target that names its host (RFC 9112 §3.2.2)", () => {
