@@ -109,11 +109,11 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
 type Answer = (ctx: Context, route: string | undefined, handle: () => Promise<void>) => Promise<void>;
 
 interface OpenapiPages {
-  readonly document: object;
-  readonly page: string;
+  readonly document: Buffer;
+  readonly page: Buffer;
 }
 
-/** The pages by which an API describes itself. */
+/** The pages by which an API describes itself: each is in memory once, however many read it. */
 function addOpenapi<Caller>(
   routes: Routes,
   { dialect, endpoints, otherDoor }: AppOptions<Caller>,
@@ -124,12 +124,13 @@ function addOpenapi<Caller>(
   const pages = () => {
     openapi ??= import("./openapi.ts").then(({ makeOpenapi, makeDocsPage }) => {
       const document = makeOpenapi({ dialect, endpoints }, otherDoor);
-      return { document, page: makeDocsPage(document) };
+      return { document: Buffer.from(JSON.stringify(document)), page: Buffer.from(makeDocsPage(document)) };
     });
     return openapi;
   };
   routes.register("/openapi.json", "GET", (ctx) =>
     answer(ctx, "/openapi.json", async () => {
+      ctx.type = "json";
       ctx.body = (await pages()).document;
     }),
   );
