@@ -118,7 +118,7 @@ export function mostUnnoted({ flushOutcomes }: Pick<Scale, "flushOutcomes">, par
  * @returns null: as fast as it goes
  */
 export function configuredPerHour({ groups }: Pick<DeliveryPolicy, "groups">, provider: string): number | null {
-  const { messagesPerMinute } = groups[provider] ?? groups.default;
+  const { messagesPerMinute } = (Object.hasOwn(groups, provider) ? groups[provider] : undefined) ?? groups.default;
   return messagesPerMinute === null ? null : messagesPerMinute * 60;
 }
 
@@ -126,6 +126,6 @@ export function configuredPerHour({ groups }: Pick<DeliveryPolicy, "groups">, pr
 export function readDeliveryPolicy(data: unknown): Result<DeliveryPolicy, string> {
   const parsed = deliveryPolicy.safeParse(data);
   if (!parsed.success) return refuse(z.prettifyError(parsed.error));
-  const unknown = parsed.data.poolOf.find(({ pool }) => !(pool in parsed.data.pools));
+  const unknown = parsed.data.poolOf.find(({ pool }) => !Object.hasOwn(parsed.data.pools, pool));
   return unknown === undefined ? ok(parsed.data) : refuse(`poolOf: there is no pool ${unknown.pool}`);
 }

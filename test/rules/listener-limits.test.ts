@@ -2,7 +2,9 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { DEFAULT_TCP_LIMITS } from "../../services/dns-server/listeners/listen-tcp.ts";
+import { MOST_HEADER_FIELDS } from "../../services/platform/http/broken-requests.ts";
 import { HTTP_TIMEOUTS, UPLOAD_TIMEOUTS } from "../../services/platform/http/listen.ts";
+import { LEAST_OCTETS_PER_SECOND } from "../../services/platform/http/reading-pace.ts";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import { SMTP_LIMITS } from "../../services/platform/smtp/limits.ts";
 
@@ -23,14 +25,17 @@ test.each([
     [
       "",
       "",
-      seconds(HTTP_TIMEOUTS.headersMs),
+      `${MOST_HEADER_FIELDS} fields, ${seconds(HTTP_TIMEOUTS.headersMs)}`,
       seconds(HTTP_TIMEOUTS.requestMs),
       seconds(HTTP_TIMEOUTS.keepAliveMs),
       "",
     ],
   ],
   ["HTTP:", ["", "", "", `lists that the console imports ${minutes(UPLOAD_TIMEOUTS.requestMs)}`, "", ""]],
-  ["HTTP:", ["", "", "", `nothing is taken ${seconds(HTTP_TIMEOUTS.unreadMs)}`, "", ""]],
+  [
+    "HTTP:",
+    ["", "", "", `${LEAST_OCTETS_PER_SECOND / 1_024} KiB/s, when ${seconds(HTTP_TIMEOUTS.unreadMs)} behind`, "", ""],
+  ],
   [
     "SMTP:",
     [

@@ -250,7 +250,7 @@ const BROKEN: Readonly<Record<Exclude<keyof typeof BROKEN_REQUESTS, 413>, string
   400: "no HTTP, or HTTP that others may read otherwise (RFC 9112): no Host or two, two Authorization fields, a length beside chunks, a broken field; the connection is closed, as with the next four",
   408: "the request did not come whole in a minute, or its head in 20 s; a large body came slowly while another caller waited for its place",
   417: "`Expect` has something else than `100-continue`",
-  431: "the head is larger than 16 KiB",
+  431: "the head is larger than 16 KiB (its target, and the names and values of its fields), or has more than 100 fields",
   501: "CONNECT",
 };
 

@@ -359,6 +359,22 @@ describe("zones", () => {
     expect(applied.body.serial).toBe(preview.body.serial);
   });
 
+  test("a preview tells of aliases that a master file would delete, as it is declared", async () => {
+    await addZone("aliases.example");
+    expect(
+      (await one.call("POST", "/dns/one/alias/aliases.example", { name: "www", target: "example.net." })).status,
+    ).toBe(200);
+    const file = "$TTL 300\n@ SOA ns1.example.net. h.example.net. 9 7200 900 1209600 300\n@ NS ns1.example.net.\n";
+    const preview = "/resellers/one/zones/aliases.example/preview";
+    const { body } = await one.call("POST", preview, file, { "Content-Type": "text/dns" });
+    expect(body.followers).toMatchObject({ deleted: [{ name: "www", kind: "alias" }], added: [] });
+    const { paths } = (await callApi("GET", `${palomar.url}/openapi.json`, {})).body;
+    const { schema } =
+      paths["/admin/v1/resellers/{id}/zones/{domain}/preview"].post.responses["200"].content["application/json"];
+    expect(Object.keys(schema.properties)).toEqual(expect.arrayContaining(Object.keys(body)));
+    expect((await one.call("GET", "/dns/one/alias/aliases.example")).body.alias).toHaveLength(1);
+  });
+
   test("a batch is previewed, with its warnings and its refusals", async () => {
     const preview = (batch: object) => one.call("POST", "/resellers/one/zones/example.com/preview", batch);
     const mx = { name: "@", type: "MX", rr_prio: 10, value: "mail" };

@@ -79,12 +79,15 @@ describe("checks come in order", () => {
     await small.stop();
   });
 
+  const TOO_LARGE = "the header fields are too large";
+  const EXPECTATION = "the expectation cannot be met";
+
   test("answers what is no request in its own words", async () => {
     const cases: [string, number, string][] = [
       ["GARBAGE\r\n\r\n", 400, "malformed HTTP request"],
       ["GET /api/v1/companies HTTP/1.1\r\n\r\n", 400, "malformed HTTP request"],
-      [`GET / HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(20_000)}\r\n\r\n`, 431, "the header fields are too large"],
-      ["GET / HTTP/1.1\r\nHost: a\r\nExpect: a-miracle\r\n\r\n", 417, "the expectation cannot be met"],
+      [`GET / HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(20_000)}\r\n\r\n`, 431, TOO_LARGE],
+      ["GET / HTTP/1.1\r\nHost: a\r\nExpect: a-miracle\r\n\r\n", 417, EXPECTATION],
       [
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
         400,
@@ -95,6 +98,22 @@ describe("checks come in order", () => {
       const answer = await sendOctets(api.url, octets);
       expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
       expect(JSON.parse(answer.slice(answer.indexOf("\r\n\r\n") + 4))).toEqual({ msg });
+    }
+  });
+
+  test("answers it in the words of PowerDNS's API where its path is one of that API and is known", async () => {
+    const zones = "/api/v1/servers/localhost/zones";
+    const cases: [string, number, object][] = [
+      [`GET ${zones} HTTP/1.1\r\n\r\n`, 400, { error: "malformed HTTP request" }],
+      [`GET ${zones}?a=b HTTP/1.1\r\nHost: a\r\n${"W: b\r\n".repeat(100)}\r\n`, 431, { error: TOO_LARGE }],
+      [`GET http://a${zones} HTTP/1.1\r\nHost: a\r\nExpect: a-miracle\r\n\r\n`, 417, { error: EXPECTATION }],
+      [`GET ${zones} HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(20_000)}\r\n\r\n`, 431, { msg: TOO_LARGE }],
+    ];
+    for (const [octets, status, body] of cases) {
+      const answer = await sendOctets(api.url, octets);
+      expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+      expect(JSON.parse(answer.slice(answer.indexOf("\r\n\r\n") + 4))).toEqual(body);
+      if ("error" in body) expect(answer).toMatch(/^content-type: application\/json\r$/im);
     }
   });
 

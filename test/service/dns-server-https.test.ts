@@ -2,6 +2,7 @@ import { execFile } from "node:child_process";
 import { type ClientHttp2Session, connect as connectHttp2, constants, type IncomingHttpHeaders } from "node:http2";
 import { request as requestHttps } from "node:https";
 import { connect as connectTcp, type Socket } from "node:net";
+import { Duplex } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { promisify } from "node:util";
@@ -162,6 +163,57 @@ describe.each(Object.entries(VERSIONS))("DNS over HTTPS by %s (RFC 8484)", (_ver
     // The listener is as it was.
     expect((await ask(get(QUERY))).status).toBe(200);
   });
+});
+
+describe.each(Object.entries(VERSIONS))("a head with too many fields by %s", (version, ask) => {
+  const fields = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, number) => [`x-${number}`, "b"]));
+
+  it("is answered 431", async () => {
+    await listen();
+    expect((await ask({ ...get(QUERY), headers: fields(90) })).status).toBe(200);
+    expect((await ask({ ...get(QUERY), headers: fields(101) })).status).toBe(431);
+    const many = ask({ ...get(QUERY), headers: fields(1_000) });
+    if (version === "HTTP/2") await expect(many).rejects.toThrow("NGHTTP2_ENHANCE_YOUR_CALM");
+    else expect((await many).status).toBe(431);
+    expect((await ask(get(QUERY))).status).toBe(200);
+  });
+});
+
+describe("an answer by HTTP/2", () => {
+  it.each([
+    ["is one frame of data, which ends the stream", get(QUERY), ["200 END_STREAM"]],
+    ["has none to HEAD", { ...get(QUERY), method: "HEAD" }, []],
+    ["is one frame also where it refuses", { path: "/" }, ["404 END_STREAM"]],
+  ])("%s", async (_what, { method = "GET", path }: HttpRequest, expected) => {
+    await listen();
+    const { session, received } = openWatchedHttp2();
+    const stream = session.request({ ":method": method, ":path": path });
+    let status: number | undefined;
+    stream.on("response", (head) => {
+      status = head[":status"];
+    });
+    await new Promise((resolve) => stream.resume().once("close", resolve));
+    expect(framesOf(Buffer.concat(received)).map((flags) => `${status} ${flags}`)).toEqual(expected);
+  });
+});
+
+it("carries out requests of HTTP/1.1 that were sent ahead one after the other, and closes who sends too many", async () => {
+  await listen();
+  const target = get(QUERY).path;
+  const ask = async (count: number) => {
+    const socket = secureSocket(["http/1.1"]);
+    let received = "";
+    socket.setEncoding("latin1").on("data", (text: string) => {
+      received += text;
+    });
+    socket.write(`GET ${target} HTTP/1.1\r\nhost: x\r\n\r\n`.repeat(count - 1));
+    socket.write(`GET ${target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`);
+    await closed(socket);
+    return received.match(/HTTP\/1\.1 200/g)?.length ?? 0;
+  };
+  expect(await ask(30)).toBe(30);
+  expect(await ask(200)).toBeLessThan(200);
 });
 
 describe("the HTTPS listener", () => {
@@ -334,6 +386,33 @@ function openHttp2(): ClientHttp2Session {
   session.on("error", () => {});
   sessions.push(session);
   return session;
+}
+
+/** What it receives can be looked at as frames. */
+function openWatchedHttp2() {
+  const socket = secureSocket(["h2"]);
+  const received: Buffer[] = [];
+  const watched = new Duplex({
+    read() {},
+    write: (octets, encoding, done) => void socket.write(octets, encoding, done),
+  });
+  socket.on("data", (octets: Buffer) => {
+    received.push(octets);
+    watched.push(octets);
+  });
+  const session = connectHttp2("https://127.0.0.1", { createConnection: () => watched });
+  session.on("error", () => {});
+  sessions.push(session);
+  return { session, received };
+}
+
+/** The flags of the frames of data (RFC 9113 §4.1, §6.1). */
+function framesOf(octets: Buffer): string[] {
+  const flags: string[] = [];
+  for (let at = 0; at < octets.length; at += 9 + octets.readUIntBE(at, 3)) {
+    if (octets[at + 3] === 0) flags.push((octets[at + 4]! & 1) === 1 ? "END_STREAM" : "");
+  }
+  return flags;
 }
 
 function askHttp2({ method = "GET", path = DNS_PATH, headers = {}, body }: HttpRequest): Promise<HttpResponse> {

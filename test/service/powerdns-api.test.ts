@@ -372,6 +372,7 @@ describe("PowerDNS's API", () => {
     [{ bits: "-6" }, "'bits' must be a positive integer value"],
     [{ algorithm: 8, bits: 512 }, "The algorithm does not support the given bit size"],
     [{ algorithm: "md5" }, "Unknown algorithm:"],
+    [{ algorithm: "constructor" }, "Unknown algorithm:"],
   ])("makes no key with %j", async (fields, words) => {
     const zone = await newZone();
     const answer = await pdns("POST", `/localhost/zones/${zone}/cryptokeys`, { keytype: "ksk", ...fields });
@@ -408,6 +409,14 @@ describe("PowerDNS's API", () => {
     expect(
       await pdns("PUT", `/localhost/zones/${zone}/metadata/ALSO-NOTIFY`, { metadata: ["192.0.2.1"] }),
     ).toMatchObject({ status: 422 });
+    for (const kind of ["constructor", "__proto__", "toString"]) {
+      const path = `/localhost/zones/${zone}/metadata`;
+      expect(await pdns("GET", `${path}/${kind}`)).toMatchObject({ status: 200, body: { kind, metadata: [] } });
+      const refused = { status: 422, body: { error: `Unsupported metadata kind '${kind}': X-… is kept as it is` } };
+      expect(await pdns("PUT", `${path}/${kind}`, { metadata: ["a"] })).toMatchObject(refused);
+      expect(await pdns("POST", path, { kind, metadata: ["a"] })).toMatchObject(refused);
+      expect(await pdns("DELETE", `${path}/${kind}`)).toMatchObject(refused);
+    }
     expect(await pdns("PUT", `/localhost/zones/${zone}/notify`)).toMatchObject({
       status: 200,
       body: { result: "Notification queued" },

@@ -30,7 +30,7 @@ export function registerZoneUpdates(zone: Command, runtime: CommandRuntime): voi
 }
 
 function readSwitch(runtime: CommandRuntime, text: string): boolean | null {
-  return text in SWITCH ? SWITCH[text as keyof typeof SWITCH] : runtime.misused("say on, off or default");
+  return Object.hasOwn(SWITCH, text) ? SWITCH[text as keyof typeof SWITCH] : runtime.misused("say on, off or default");
 }
 
 function ofReseller(runtime: CommandRuntime, id: string, enabled: boolean | null | undefined) {

@@ -19,6 +19,7 @@ const recordJson = z.object({
   rr_prio: z.string().nullable(),
   value: z.string(),
 });
+const followerJson = z.looseObject({ name: z.string(), kind: z.enum(["alias", "pool"]) });
 
 const leftOutJson = z.enum(["withheld", "outdated"]).nullable().meta({
   description: "name servers have no memory for it and do not answer for it, or for its latest version only",
@@ -92,6 +93,10 @@ const previewAndRollback: MakeConsoleEndpoints = (context) => [
       serial: z.int(),
       added: z.array(recordJson),
       deleted: z.array(recordJson),
+      followers: z
+        .object({ deleted: z.array(followerJson), added: z.array(followerJson) })
+        .optional()
+        .meta({ description: "aliases and pools that became others, where some did" }),
       warnings: warnings.unwrap(),
     }),
     act: async (request) => passToZone(context, request, "zone_preview"),

@@ -1,5 +1,6 @@
 import { decodeMessage } from "../../core/dns/message.ts";
 import { RCODE } from "../../core/dns/rr-types.ts";
+import { MOST_HEADER_FIELDS } from "../../platform/http/broken-requests.ts";
 
 /** Where the server takes queries, and in what form (RFC 8484 §4.1, §6). */
 export const DNS_PATH = "/dns-query";
@@ -54,6 +55,9 @@ export function readRequestHead({ method, url, contentType, contentLength }: Htt
 
 /** For a body that is longer than any query. */
 export const TOO_LARGE = refused(413, `a query has at most ${MOST_QUERY_OCTETS} octets`);
+
+/** For a head that nothing else is read of. */
+export const TOO_MANY_FIELDS = refused(431, `a request has at most ${MOST_HEADER_FIELDS} header fields`);
 
 /** For octets that are no query at all, and get no answer of DNS. */
 export const NO_QUERY = refused(400, "this is not a DNS query");

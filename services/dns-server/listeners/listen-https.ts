@@ -1,3 +1,4 @@
+import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node:http";
 import {
   createSecureServer,
   type Http2ServerRequest,
@@ -7,6 +8,8 @@ import {
 import type { TLSSocket } from "node:tls";
 import { type CertificatePair, MODERN_CIPHERS } from "../../platform/certificate.ts";
 import type { HostPort } from "../../platform/config/config-values.ts";
+import { hasTooManyFields, KEPT_HEADER_FIELDS } from "../../platform/http/broken-requests.ts";
+import { PipelinedRequests } from "../../platform/http/pipelined-requests.ts";
 import { Client, TRANSPORT } from "../message/client.ts";
 import { TCP_MESSAGE_OCTETS } from "../message/edns.ts";
 import { DEFER, DROP } from "../pipeline.ts";
@@ -21,6 +24,7 @@ import {
   NOT_KEPT,
   readRequestHead,
   TOO_LARGE,
+  TOO_MANY_FIELDS,
 } from "./https-exchange.ts";
 import type { TcpListener, TcpListenerOptions } from "./listen-tcp.ts";
 
@@ -39,13 +43,20 @@ const MOST_SESSION_MEMORY = 1;
 /** Opens a listener for DNS over HTTPS (RFC 8484), HTTP/2 and HTTP/1.1. Rejects when the address cannot be had. */
 export async function listenHttps(address: HostPort, options: HttpsListenerOptions): Promise<TcpListener> {
   const clients = new Clients(options.limits.idleMs);
+  const pipelined = new PipelinedRequests();
   const server = createSecureServer(
     {
       ...{ ...options.tls, ...TLS_SETTINGS, handshakeTimeout: options.limits.idleMs },
       ...{ allowHTTP1: true, settings: HTTP2_SETTINGS, maxSessionMemory: MOST_SESSION_MEMORY },
     },
-    (request, response) => void new Exchange(request, response, options).run(clients.of(request)),
+    (request, response) => {
+      const run = () => void new Exchange(request, response, options).run(clients.of(request));
+      if (request.httpVersionMajor === 2) run();
+      else pipelined.take(...([request, response] as unknown as [IncomingMessage, ServerResponse]), run);
+    },
   );
+  // Of HTTP/1.1. A stream of HTTP/2 with more than 128 is reset by Node, and no field of it is read.
+  (server as typeof server & Pick<HttpServer, "maxHeadersCount">).maxHeadersCount = KEPT_HEADER_FIELDS;
   const connections = new ClientConnections(server, options.limits);
   server.on("tlsClientError", (_error: Error, socket: TLSSocket) => socket.destroy());
   server.on("session", (session: ServerHttp2Session) => {
@@ -123,7 +134,8 @@ class Exchange {
 
   /** @param connected whose deadline an answer of DNS puts off, and whose place it keeps while it is made and sent */
   async run(connected: Connected | undefined): Promise<void> {
-    const { method, url, headers } = this.#request;
+    const { method, url, headers, rawHeaders } = this.#request;
+    if (hasTooManyFields(rawHeaders)) return this.#refuse(TOO_MANY_FIELDS);
     const head = { method, url, contentType: headers["content-type"], contentLength: headers["content-length"] };
     const query = readRequestHead(head);
     const octets = query.kind === "in-body" ? await this.#readBody() : query.kind === "query" ? query.octets : query;
@@ -180,8 +192,18 @@ class Exchange {
   }
 
   #respond(status: number, body: Uint8Array, headers: Readonly<Record<string, string>>): void {
-    this.#response.writeHead(status, { ...headers, "content-length": body.length });
-    if (this.#request.method === "HEAD") this.#response.end();
+    const fields = { ...headers, "content-length": body.length };
+    const isHead = this.#request.method === "HEAD";
+    if (this.#request.httpVersionMajor === 2) {
+      const { stream } = this.#response;
+      if (stream.destroyed) return;
+      // Its own `end` has the last frame of the body end the stream; the response's sends one more for that.
+      stream.respond({ ":status": status, ...fields }, { endStream: isHead });
+      if (!isHead) stream.end(body);
+      return;
+    }
+    this.#response.writeHead(status, fields);
+    if (isHead) this.#response.end();
     else this.#response.end(body);
   }
 }

@@ -6,7 +6,7 @@ import type { KeyGuesses } from "../guesses/key-guesses.ts";
 import type { Observe } from "../observability/observation.ts";
 import { carryOut, failureOf } from "./carry-out.ts";
 import { makeClientAddress } from "./client-address.ts";
-import type { Dialect } from "./dialect.ts";
+import type { Dialect, HttpRefusal } from "./dialect.ts";
 import { type AnyEndpoint, RawReply } from "./endpoint.ts";
 import { type HeavyLimits, HeavyRequests, readThen } from "./heavy-requests.ts";
 import type { LargeRequests } from "./large-requests.ts";
@@ -68,7 +68,7 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
   addOpenapi(routes, options, answer);
   if (options.home) routes.register("/", "GET", (ctx) => answer(ctx, "/", async () => ctx.redirect(options.home!)));
 
-  const app: HttpApp = Object.assign(new Koa(), { describeRefusal: dialect.toHttp });
+  const app: HttpApp = Object.assign(new Koa(), { describeRefusal });
   app.silent = true;
   app.on("error", (error: Error) => observe({ kind: "http-response-failed", level: "debug", err: error }));
   app.use((ctx, next) => observeRequest(ctx, next, observe));
@@ -94,6 +94,12 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
     });
   }
 
+  function describeRefusal(refusal: Refusal, path = ""): HttpRefusal {
+    const { toHttp, jsonType } = spokenAt(path);
+    const told = toHttp(refusal);
+    return jsonType === undefined ? told : { ...told, headers: { ...told.headers, "Content-Type": jsonType } };
+  }
+
   function spokenAt(path: string): Dialect<Caller> {
     return otherDoor && `${path}/`.startsWith(`${otherDoor.dialect.base}/`) ? otherDoor.dialect : dialect;
   }
@@ -103,11 +109,11 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
 type Answer = (ctx: Context, route: string | undefined, handle: () => Promise<void>) => Promise<void>;
 
 interface OpenapiPages {
-  readonly document: object;
-  readonly page: string;
+  readonly document: Buffer;
+  readonly page: Buffer;
 }
 
-/** The pages by which an API describes itself. */
+/** The pages by which an API describes itself: each is in memory once, however many read it. */
 function addOpenapi<Caller>(
   routes: Routes,
   { dialect, endpoints, otherDoor }: AppOptions<Caller>,
@@ -118,12 +124,13 @@ function addOpenapi<Caller>(
   const pages = () => {
     openapi ??= import("./openapi.ts").then(({ makeOpenapi, makeDocsPage }) => {
       const document = makeOpenapi({ dialect, endpoints }, otherDoor);
-      return { document, page: makeDocsPage(document) };
+      return { document: Buffer.from(JSON.stringify(document)), page: Buffer.from(makeDocsPage(document)) };
     });
     return openapi;
   };
   routes.register("/openapi.json", "GET", (ctx) =>
     answer(ctx, "/openapi.json", async () => {
+      ctx.type = "json";
       ctx.body = (await pages()).document;
     }),
   );

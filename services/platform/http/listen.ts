@@ -8,7 +8,16 @@ import { MODERN_CIPHERS, openCertificate, type ServerCertificate } from "../cert
 import type { Config } from "../config/config.ts";
 import type { HostPort } from "../config/config-values.ts";
 import type { Observe } from "../observability/observation.ts";
-import { answerBrokenHost, answerBrokenRequests, type DescribeRefusal } from "./broken-requests.ts";
+import {
+  answerBroken,
+  answerBrokenHead,
+  answerBrokenRequests,
+  type DescribeRefusal,
+  KEPT_HEADER_FIELDS,
+} from "./broken-requests.ts";
+import { PipelinedRequests } from "./pipelined-requests.ts";
+import { endSlowReaders } from "./reading-pace.ts";
+import { SlicedResponse } from "./sliced-response.ts";
 
 export interface HttpListener {
   /** Base URL of the first address, with the port in force. */
@@ -26,7 +35,7 @@ export type HttpApp = Koa & { readonly describeRefusal?: DescribeRefusal };
 export interface HttpTimeouts {
   readonly requestMs: number;
   readonly headersMs: number;
-  /** Without taking anything of an answer that is there for it. */
+  /** Behind the least pace at which an answer is read (`endSlowReaders`). */
   readonly unreadMs: number;
   /** Between two requests. */
   readonly keepAliveMs: number;
@@ -120,21 +129,28 @@ async function listenOn(
 ): Promise<Server> {
   const { describeRefusal } = app;
   const handle = app.callback();
+  const pipelined = new PipelinedRequests();
   const server = makeServer(
     identity,
     {
+      ServerResponse: SlicedResponse,
       requestTimeout: timeouts.requestMs,
       headersTimeout: timeouts.headersMs,
       connectionsCheckingInterval: timeouts.checkEveryMs,
       keepAliveTimeout: timeouts.keepAliveMs,
       requireHostHeader: false,
     },
-    (request, response) => {
-      endWhenUnread(response, timeouts.unreadMs);
-      if (!answerBrokenHost(request, response, describeRefusal)) void handle(request, response);
-    },
+    (request, response) =>
+      pipelined.take(request, response, () => {
+        if (!answerBrokenHead(request, response, describeRefusal)) void handle(request, response);
+      }),
   );
+  server.maxHeadersCount = KEPT_HEADER_FIELDS;
+  endSlowReaders(server, identity ? "secureConnection" : "connection", timeouts.unreadMs);
   answerBrokenRequests(server, describeRefusal);
+  server.on("checkExpectation", (request, response) =>
+    pipelined.take(request, response, () => answerBroken(request, response, 417, describeRefusal)),
+  );
   server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => {
     continueWhenRead(request, response);
     server.emit("request", request, response);
@@ -179,13 +195,6 @@ function continueWhenRead(request: IncomingMessage, response: ServerResponse): v
     response.writeContinue();
   };
   request.on("newListener", look);
-}
-
-/** An answer of which nothing leaves is given up with its connection; one that is still being made may take its time. */
-function endWhenUnread(response: ServerResponse, unreadMs: number): void {
-  response.setTimeout(unreadMs, () => {
-    if (response.socket !== null && response.socket.writableLength > 0) response.socket.destroy();
-  });
 }
 
 async function closeServer(server: Server, graceMs: number): Promise<void> {

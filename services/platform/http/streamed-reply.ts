@@ -5,12 +5,10 @@ import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { FairTurns } from "../fair-turns.ts";
 import { RawReply, type Sharer } from "./endpoint.ts";
+import { SLICE_OCTETS } from "./sliced-response.ts";
 
 /** What is no longer than this, in characters, is made and sent as one. */
 const SMALL_CHARACTERS = 512 * 1024;
-
-/** Octets that are handed on at a time: what the client has not taken stays countable. */
-const SLICE_OCTETS = 16 * 1024;
 
 /** What a stream holds as long as its client reads: a connection to the database, all that it shows, or a page of it. */
 type Held = "connection" | "memory" | "page";
@@ -27,19 +25,11 @@ const RETRY_AFTER_SECONDS = 5;
 const PATIENCE_MS = 5_000;
 const LOOK_MS = 50;
 
-/** How fast a client has to read. */
-interface Pace {
-  /** How many octets it takes in that time at least, in ms; fewer as it waits for us, and none if half of the time. */
-  readonly leastOctets: number;
-  readonly everyMs: number;
-  /** The stream is cut then, however fast it is read. */
-  readonly deadlineMs: number;
-}
-
-const PACE: Pace = { leastOctets: 128 * 1024, everyMs: 60_000, deadlineMs: 300_000 };
+/** A stream is cut then, however fast it is read; one that is read too slowly, sooner (`endSlowReaders`). */
+const DEADLINE_MS = 300_000;
 
 /** All that an instance ever sent is looked through for as long as that. */
-const EXPORT_PACE: Pace = { ...PACE, deadlineMs: 1_800_000 };
+const EXPORT_DEADLINE_MS = 1_800_000;
 
 /** Whom a reply is for, and what it holds meanwhile. */
 export interface StreamFor {
@@ -75,13 +65,13 @@ export async function streamedReply(
   contentType: string,
   makePieces: () => AsyncGenerator<string>,
   whose: StreamFor,
-  { smallCharacters = SMALL_CHARACTERS, pace = PACE, patienceMs = PATIENCE_MS } = {},
+  { smallCharacters = SMALL_CHARACTERS, deadlineMs = DEADLINE_MS, patienceMs = PATIENCE_MS } = {},
 ): Promise<Result<RawReply | undefined, Refusal>> {
   const { sharer, holds } = whose;
   let isLarge = false;
   const begin = async () => {
     const refusal = isLarge ? refusalOf(whose) : undefined;
-    return refusal ? refuse(refusal) : beginReply(contentType, makePieces(), whose, { smallCharacters, pace });
+    return refusal ? refuse(refusal) : beginReply(contentType, makePieces(), whose, { smallCharacters, deadlineMs });
   };
   for (const endsAtMs = performance.now() + patienceMs; ; isLarge = true) {
     const reply = await beginnings[holds].run(sharer.key, begin, sharer.group);
@@ -104,7 +94,7 @@ async function beginReply(
   contentType: string,
   pieces: AsyncGenerator<string>,
   whose: StreamFor,
-  { smallCharacters, pace }: { readonly smallCharacters: number; readonly pace: Pace },
+  { smallCharacters, deadlineMs }: { readonly smallCharacters: number; readonly deadlineMs: number },
 ): Promise<Result<RawReply | undefined, Refusal>> {
   let begun: string | undefined;
   while (begun === undefined || begun.length <= smallCharacters) {
@@ -113,7 +103,7 @@ async function beginReply(
     begun = (begun ?? "") + piece.value;
   }
   const refusal = refusalOf(whose);
-  if (!refusal) return ok(new RawReply(contentType, readableOf(begun, pieces, whose, pace)));
+  if (!refusal) return ok(new RawReply(contentType, readableOf(begun, pieces, whose, deadlineMs)));
   await pieces.return(undefined);
   return refuse(refusal);
 }
@@ -130,7 +120,7 @@ export function exportReply(
   name: string,
   makePieces: (signal: AbortSignal) => AsyncGenerator<string>,
   key: string,
-  pace = EXPORT_PACE,
+  deadlineMs = EXPORT_DEADLINE_MS,
 ): Result<RawReply, Refusal> {
   const whose: StreamFor = { sharer: { key, group: key }, holds: "page" };
   const refusal = refusalOf(whose);
@@ -144,7 +134,7 @@ export function exportReply(
       return pieces.return(undefined);
     },
   };
-  const body = readableOf("", making, whose, pace);
+  const body = readableOf("", making, whose, deadlineMs);
   const disposition = `attachment; filename="${name.replaceAll(/[^\w.-]/g, "_")}.csv"`;
   return ok(new RawReply("text/csv; charset=utf-8", body, 200, { "Content-Disposition": disposition }));
 }
@@ -165,10 +155,11 @@ function count({ sharer, holds }: StreamFor, more: 1 | -1): void {
 type Making = Pick<AsyncGenerator<string>, "next" | "return">;
 
 /** Unlike `Readable.from`, it ends the making even when nothing was ever read. Its place is free when that has ended. */
-function readableOf(begun: string, pieces: Making, whose: StreamFor, pace: Pace): Readable {
+function readableOf(begun: string, pieces: Making, whose: StreamFor, deadlineMs: number): Readable {
   count(whose, 1);
   let ready = Buffer.from(begun);
-  const watch = new ReadingWatch(pace, (why) => readable.destroy(new Error(why)));
+  const cut = () => readable.destroy(new Error("the client reads for too long"));
+  const deadline = setTimeout(cut, deadlineMs).unref();
   const readable = new Readable({
     highWaterMark: SLICE_OCTETS,
     read() {
@@ -178,7 +169,7 @@ function readableOf(begun: string, pieces: Making, whose: StreamFor, pace: Pace)
       );
     },
     destroy(error, done) {
-      watch.end();
+      clearTimeout(deadline);
       pieces
         .return(undefined)
         .finally(() => count(whose, -1))
@@ -192,61 +183,12 @@ function readableOf(begun: string, pieces: Making, whose: StreamFor, pace: Pace)
 
   async function take(): Promise<Buffer | null> {
     while (ready.length === 0) {
-      const piece = await watch.making(() => pieces.next());
+      const piece = await pieces.next();
       if (piece.done) return null;
       ready = Buffer.from(piece.value);
     }
     const slice = ready.subarray(0, SLICE_OCTETS);
     ready = ready.subarray(SLICE_OCTETS);
-    watch.taken(slice.length);
     return slice;
-  }
-}
-
-/** Sees whether a client keeps its pace. The time in which it waits for us is not its own. */
-class ReadingWatch {
-  readonly #deadline: NodeJS.Timeout;
-  readonly #pacing: NodeJS.Timeout;
-  #beganAtMs = performance.now();
-  #octets = 0;
-  #makingMs = 0;
-  #makingSinceMs: number | undefined;
-
-  constructor(pace: Pace, cut: (why: string) => void) {
-    this.#deadline = setTimeout(() => cut("the client reads for too long"), pace.deadlineMs).unref();
-    this.#pacing = setInterval(() => {
-      if (!this.#keeps(pace)) cut("the client reads no more, or too slowly");
-    }, pace.everyMs).unref();
-  }
-
-  /** Makes what the client waits for. */
-  async making<T>(make: () => Promise<T>): Promise<T> {
-    this.#makingSinceMs = performance.now();
-    try {
-      return await make();
-    } finally {
-      this.#makingMs += performance.now() - this.#makingSinceMs;
-      this.#makingSinceMs = undefined;
-    }
-  }
-
-  taken(octets: number): void {
-    this.#octets += octets;
-  }
-
-  end(): void {
-    clearTimeout(this.#deadline);
-    clearInterval(this.#pacing);
-  }
-
-  #keeps({ leastOctets }: Pace): boolean {
-    const nowMs = performance.now();
-    const makingMs = this.#makingMs + (nowMs - (this.#makingSinceMs ?? nowMs));
-    const keeps = this.#octets >= leastOctets * (1 - (2 * makingMs) / (nowMs - this.#beganAtMs));
-    this.#beganAtMs = nowMs;
-    this.#octets = 0;
-    this.#makingMs = 0;
-    if (this.#makingSinceMs !== undefined) this.#makingSinceMs = nowMs;
-    return keeps;
   }
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { compileDomainGroups } from "../../../services/core/mail/address-group.ts";
-import { readDeliveryPolicy } from "../../../services/delivery/policy.ts";
+import { configuredPerHour, readDeliveryPolicy } from "../../../services/delivery/policy.ts";
 import { type LearntPace, TrafficShaping } from "../../../services/delivery/shaping.ts";
 
 const read = (name: string) => JSON.parse(readFileSync(`config/${name}`, "utf8"));
@@ -43,6 +43,11 @@ test("a policy without default, or with a misspelt member, is refused", () => {
   const { groups, ...rest } = read("delivery.json");
   expect(readDeliveryPolicy({ ...rest, groups: { gmail: groups.gmail } }).ok).toBe(false);
   expect(readDeliveryPolicy({ ...rest, groups, lane: 1 }).ok).toBe(false);
+});
+
+test("a domain that is named as what every object has is in no group", () => {
+  const groups = { default: { connections: 2, messagesPerConnection: 10, messagesPerMinute: 2 } };
+  expect(configuredPerHour({ groups }, "constructor")).toBe(120);
 });
 
 test("each other domain has limits of its own, a provider's domains share theirs", () => {

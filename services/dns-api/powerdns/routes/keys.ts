@@ -36,9 +36,11 @@ const keyJson = z.object({
 type KeyJson = z.input<typeof keyJson>;
 
 /** Names that programs give the algorithms beside their numbers. */
-const ALGORITHMS: Readonly<Record<string, SigningAlgorithm>> = {
-  ...{ rsasha256: 8, "8": 8, ecdsa256: 13, ecdsap256sha256: 13, "13": 13, ed25519: 15, "15": 15 },
-};
+const ALGORITHMS: ReadonlyMap<string, SigningAlgorithm> = new Map(
+  Object.entries({
+    ...({ rsasha256: 8, "8": 8, ecdsa256: 13, ecdsap256sha256: 13, "13": 13, ed25519: 15, "15": 15 } as const),
+  }),
+);
 const NAMES: Readonly<Record<SigningAlgorithm, string>> = { 8: "RSASHA256", 13: "ECDSAP256SHA256", 15: "ED25519" };
 const BITS: Readonly<Record<SigningAlgorithm, number>> = { 8: 2048, 13: 256, 15: 256 };
 
@@ -95,7 +97,7 @@ const makingKeys: MakeEndpoints = (context) => [
       if (fields.keytype === "zsk") return refuse(noMeaning("keytype zsk", "a zone begins with a csk"));
       const isOff = [fields.active, fields.published].some((one) => one === false || one === "false");
       if (isOff) return refuse(noMeaning("a key that is not active and published", "keys are in use from the start"));
-      const algorithm = ALGORITHMS[String(fields.algorithm ?? 13).toLowerCase()];
+      const algorithm = ALGORITHMS.get(String(fields.algorithm ?? 13).toLowerCase());
       if (!algorithm) {
         const known = `${SIGNING_ALGORITHMS.map((one) => NAMES[one]).join(", ")}`;
         return refuse(unacceptable("as-stated", { text: `Unknown algorithm: use one of ${known}` }));

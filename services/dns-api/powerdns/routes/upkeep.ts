@@ -45,7 +45,8 @@ const readingMetadata: MakeEndpoints = (context) => [
     reply: metadataJson,
     act: async ({ caller, params: { zone_id, metadata_kind: kind } }) => {
       const metadata = await readMetadata(context, caller, zone_id);
-      return metadata.ok ? ok(show(kind, metadata.value[kind] ?? [])) : metadata;
+      if (!metadata.ok) return metadata;
+      return ok(show(kind, Object.hasOwn(metadata.value, kind) ? metadata.value[kind]! : []));
     },
   }),
 ];
@@ -133,16 +134,18 @@ const doing: MakeEndpoints = (context) => [
 const MOST_METADATA_OCTETS = 2 ** 16;
 
 /** Where kinds of metadata that PowerDNS knows are set here. */
-const ELSEWHERE: Readonly<Record<string, string>> = {
-  "ALLOW-AXFR-FROM": "access lists say who may transfer",
-  "TSIG-ALLOW-AXFR": "access lists say who may transfer with which key",
-  "ALSO-NOTIFY": "access lists say who is told of changes",
-  "AXFR-MASTER-TSIG": "zones are not transferred from elsewhere",
-  "ALLOW-DNSUPDATE-FROM": "tokens with a TSIG key say who may update, and from where",
-  "TSIG-ALLOW-DNSUPDATE": "tokens with a TSIG key say who may update",
-  "SOA-EDIT-API": "it is set with the zone: soa_edit_api",
-  NSEC3PARAM: "it is set with the zone: nsec3param",
-};
+const ELSEWHERE: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    "ALLOW-AXFR-FROM": "access lists say who may transfer",
+    "TSIG-ALLOW-AXFR": "access lists say who may transfer with which key",
+    "ALSO-NOTIFY": "access lists say who is told of changes",
+    "AXFR-MASTER-TSIG": "zones are not transferred from elsewhere",
+    "ALLOW-DNSUPDATE-FROM": "tokens with a TSIG key say who may update, and from where",
+    "TSIG-ALLOW-DNSUPDATE": "tokens with a TSIG key say who may update",
+    "SOA-EDIT-API": "it is set with the zone: soa_edit_api",
+    NSEC3PARAM: "it is set with the zone: nsec3param",
+  }),
+);
 
 async function find(context: DnsApiContext, caller: DnsCaller, domain: string): Promise<Result<PowerdnsZone, Refusal>> {
   const target = zoneTarget(caller, domain);
@@ -180,7 +183,7 @@ async function keep(
   const found = await find(context, caller, domain);
   if (!found.ok) return found;
   if (!/^X-[A-Za-z0-9-]{1,60}$/.test(kind)) {
-    const known = ELSEWHERE[kind];
+    const known = ELSEWHERE.get(kind);
     if (known !== undefined) return refuse(noMeaning(`metadata ${kind}`, known));
     return refuse(
       unacceptable("as-stated", { text: `Unsupported metadata kind '${kind.slice(0, 60)}': X-… is kept as it is` }),

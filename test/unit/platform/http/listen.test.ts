@@ -1,25 +1,32 @@
 import { EventEmitter, once } from "node:events";
-import { connect, Server } from "node:net";
+import { connect, Server, type Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import Koa from "koa";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { MOST_HEADER_FIELDS } from "../../../../services/platform/http/broken-requests.ts";
 import {
   HTTP_TIMEOUTS,
   type HttpListener,
   type HttpTimeouts,
   listenHttp,
 } from "../../../../services/platform/http/listen.ts";
+import { MOST_AHEAD } from "../../../../services/platform/http/pipelined-requests.ts";
 import type { Observation } from "../../../../services/platform/observability/observation.ts";
 import { freePort } from "../../../support/peers-processes.ts";
 
 /** More than the buffers of a connection take. */
 const LARGE_OCTETS = 32 * 1024 * 1024;
 const UNREAD_MS = 300;
+const LARGE_TEXT = "añ😀".repeat(50_000);
 
 /** Of what it is asked nothing is urgent, however busy the machine is. */
 let listener: HttpListener;
 let hurried: HttpListener;
+/** The connection that asked for the large answer last. */
+let asked: Socket | undefined;
+let atWork = 0;
+let mostAtWork = 0;
 /** Tells of each connection that asked for the large answer and is closed. */
 const closings = new EventEmitter();
 
@@ -35,10 +42,20 @@ beforeAll(async () => {
       return;
     }
     for await (const _ of ctx.path === "/pipe" ? ctx.req.pipe(new PassThrough()) : ctx.req);
-    if (ctx.path === "/large") ctx.req.socket.once("close", () => closings.emit("closed"));
+    if (ctx.path === "/large") {
+      asked = ctx.req.socket;
+      asked.once("close", () => closings.emit("closed"));
+    }
+    if (ctx.path === "/turn") {
+      atWork += 1;
+      mostAtWork = Math.max(mostAtWork, atWork);
+      await sleep(5);
+      atWork -= 1;
+    }
     if (ctx.path === "/late") await sleep(UNREAD_MS * 3);
     ctx.body =
       ctx.path === "/large" ? Buffer.alloc(LARGE_OCTETS) : ctx.path === "/where" ? ctx.hostname + ctx.url : "ok";
+    if (ctx.path === "/text") ctx.body = LARGE_TEXT;
   });
   const listen = (timeouts: Partial<HttpTimeouts>) =>
     listenHttp(app, [{ host: "127.0.0.1", port: 0 }], {
@@ -98,12 +115,44 @@ describe("a client that", () => {
     socket.write("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     // Nothing is read until the server has given up: then comes what the buffers held, and an end before its time.
     await once(closings, "closed");
+    expect(asked!.bytesWritten).toBeLessThan(LARGE_OCTETS);
     let octets = 0;
     socket.on("data", (chunk) => {
       octets += chunk.length;
     });
     await new Promise((resolve) => socket.once("close", resolve));
     expect(octets).toBeLessThan(LARGE_OCTETS);
+  });
+
+  it("does not read has little of its answer kept for it", async () => {
+    const socket = connect(Number(new URL(hurried.url).port), "127.0.0.1");
+    socket.write("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    await expect.poll(() => asked?.writableLength).toBeGreaterThan(0);
+    expect(asked!.writableLength).toBeLessThan(64 * 1024);
+    let octets = 0;
+    socket.on("data", (chunk: Buffer) => {
+      octets += chunk.length;
+    });
+    await expect.poll(() => octets).toBeGreaterThan(LARGE_OCTETS);
+    socket.destroy();
+  });
+
+  it.each(["GET", "HEAD"])("reads gets the whole of a large text: %s", async (method) => {
+    const answer = await fetch(`${listener.url}/text`, { method });
+    expect(answer.headers.get("content-length")).toBe(String(Buffer.byteLength(LARGE_TEXT)));
+    expect(await answer.text()).toBe(method === "GET" ? LARGE_TEXT : "");
+  });
+
+  it("sends requests ahead has them carried out one after the other", async () => {
+    const turn = "GET /turn HTTP/1.1\r\nHost: a\r\n";
+    const answer = await sendAndWait(`${`${turn}\r\n`.repeat(MOST_AHEAD)}${turn}Connection: close\r\n\r\n`);
+    expect(answer.match(/HTTP\/1\.1 200/g)).toHaveLength(MOST_AHEAD + 1);
+    expect(mostAtWork).toBe(1);
+  });
+
+  it("sends more of them than may wait is closed", async () => {
+    expect(await sendAndWait("GET /turn HTTP/1.1\r\nHost: a\r\n\r\n".repeat(MOST_AHEAD + 2))).toBe("");
+    expect(mostAtWork).toBe(1);
   });
 
   it("waits for an answer that takes its time gets it", async () => {
@@ -184,6 +233,30 @@ it("two Authorization fields are two callers, and none of them is answered (RFC 
   const request = (fields: string) => `GET / HTTP/1.1\r\nHost: a\r\n${fields}Connection: close\r\n\r\n`;
   expect(await sendAndWait(request("Authorization: a\r\n"))).toMatch(/^HTTP\/1\.1 200 /);
   expect(await sendAndWait(request("Authorization: a\r\nauthorization: b\r\n"))).toMatch(/^HTTP\/1\.1 400 /);
+});
+
+describe("header fields", () => {
+  const request = (fields: number, last: string) =>
+    `GET /where HTTP/1.1\r\nHost: a\r\n${"W: b\r\n".repeat(fields - 2)}${last}\r\n\r\n`;
+
+  it("are all read of a request that has as many as it may", async () => {
+    const answer = await sendAndWait(request(MOST_HEADER_FIELDS, "Host: b"));
+    expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+  });
+
+  it.each([MOST_HEADER_FIELDS + 1, 2_001])(
+    "are not read of one with %i: it is answered 431 and closed",
+    async (fields) => {
+      const answer = await sendAndWait(request(fields, "Connection: keep-alive"));
+      expect(answer).toMatch(/^HTTP\/1\.1 431 Request Header Fields Too Large\r\nConnection: close\r\n/);
+      expect(answer).toContain('{"on":"the header fields are too large"}');
+    },
+  );
+
+  it("are counted before a body is asked for", async () => {
+    const answer = await sendAndWait(request(MOST_HEADER_FIELDS + 1, "Expect: 100-continue"));
+    expect(answer).toMatch(/^HTTP\/1\.1 431 /);
+  });
 });
 
 describe("a target that names its host (RFC 9112 §3.2.2)", () => {
