@@ -170,7 +170,8 @@ export interface ObservationDetails {
   "webhook-failed": WebhookBatch;
   "event-stream-opened": { readonly instanceId: number };
   "event-stream-ended": { readonly instanceId: number; readonly why: string };
-  "maintenance-failed": Failure & { readonly task: string };
+  /** Of one instance, or as a whole where none is named. */
+  "maintenance-failed": Failure & { readonly task: string; readonly instanceId?: number };
 
   // Sender domains
   "domain-upkeep-failed": Failure;
