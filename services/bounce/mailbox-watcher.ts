@@ -4,7 +4,12 @@ import { isDeepStrictEqual } from "node:util";
 import { SharedLookups } from "../platform/lookups/shared-lookups.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ServiceContext } from "../platform/service.ts";
-import { hastenMailbox, type LeasedMailbox, listPolledMailboxes } from "../store/mail/inbound/mailboxes.ts";
+import {
+  hastenMailbox,
+  listPolledMailboxes,
+  type SealedMailbox,
+  withPassword,
+} from "../store/mail/inbound/mailboxes.ts";
 import { watchMailbox } from "./mailbox.ts";
 
 const LOOK_MS = 2_000;
@@ -14,7 +19,7 @@ const RECONNECT_MS = 60_000;
 const WITHOUT_IDLE_MS = 3_600_000;
 
 interface Watch {
-  readonly mailbox: LeasedMailbox;
+  readonly mailbox: SealedMailbox;
   readonly work: RepeatedWork;
 }
 
@@ -47,8 +52,8 @@ export class MailboxWatcher {
 
   /** Watches begin and end as mailboxes are added, changed, removed, or cannot be polled any more. */
   async #look(): Promise<number> {
-    const { db, keyRing } = this.#context;
-    const mailboxes = new Map((await listPolledMailboxes(db, keyRing)).map((mailbox) => [mailbox.name, mailbox]));
+    const { db } = this.#context;
+    const mailboxes = new Map((await listPolledMailboxes(db)).map((mailbox) => [mailbox.name, mailbox]));
     for (const [name, { mailbox }] of this.#watches) {
       if (!isDeepStrictEqual(mailbox, mailboxes.get(name))) await this.#end(name);
     }
@@ -64,7 +69,7 @@ export class MailboxWatcher {
     this.#watches.delete(name);
   }
 
-  #watch(mailbox: LeasedMailbox): RepeatedWork {
+  #watch(mailbox: SealedMailbox): RepeatedWork {
     const { name } = mailbox;
     // However many notices come: one hastens a poll, and one more for all that came meanwhile.
     const hastened = new SharedLookups<void>();
@@ -72,7 +77,7 @@ export class MailboxWatcher {
       take: async (signal) => {
         const session = { lookup: this.#lookup, signal };
         const onNews = () => void hastened.find(name, () => this.#hasten(name, signal));
-        const idled = await watchMailbox(mailbox, session, onNews);
+        const idled = await watchMailbox(withPassword(mailbox, this.#context.keyRing), session, onNews);
         return idled ? RECONNECT_MS : WITHOUT_IDLE_MS;
       },
       failed: (err) => {

@@ -1,5 +1,5 @@
 import { judgeChosenKey } from "./chosen-key.ts";
-import { validateAddress } from "./mail/address.ts";
+import { REPORTER, validateAddress } from "./mail/address.ts";
 import { invalidField, type Refusal } from "./refusal.ts";
 import { ok, type Result, refuse } from "./result.ts";
 
@@ -35,9 +35,18 @@ export function readInstanceHost(text: string): Result<string, Refusal> {
 
 /** A sender domain is one that a sender address can have. @returns A-labels in lower case */
 export function readSenderDomain(text: string): Result<string, Refusal> {
+  return readDomainOf("postmaster", text);
+}
+
+/** A sender domain that is to be added: also the address that reports to its senders come from has to fit. */
+export function readNewSenderDomain(text: string): Result<string, Refusal> {
+  return readDomainOf(REPORTER, text);
+}
+
+function readDomainOf(local: string, text: string): Result<string, Refusal> {
   // What would be said of the address names no domain.
   if (!/^[^@.]+(?:\.[^@.]+)*\.?$/.test(text)) return refuse(invalidField("domain", "no-domain-name", { text }));
-  const address = validateAddress(`postmaster@${text.replace(/\.$/, "")}`, { allowSmtputf8: false });
+  const address = validateAddress(`${local}@${text.replace(/\.$/, "")}`, { allowSmtputf8: false });
   return address.ok ? ok(address.value.asciiDomain) : refuse(invalidField("domain", address.error));
 }
 

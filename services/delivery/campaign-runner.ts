@@ -9,6 +9,7 @@ import type { Selection } from "../operations/mail/judge-selection.ts";
 import { permittedSender } from "../operations/mail/senders.ts";
 import { keepGlobals } from "../operations/mail/template-globals.ts";
 import type { Clock } from "../platform/clock.ts";
+import { EachByItself } from "../platform/each-by-itself.ts";
 import { FairTurns } from "../platform/fair-turns.ts";
 import { readCampaignText } from "../platform/lookups/campaign-text.ts";
 import type { FetchSurroundings } from "../platform/lookups/pinned-agent.ts";
@@ -55,12 +56,19 @@ type Found = "more" | "some" | "nothing";
 /**
  * Starts campaigns when their time has come, queues their recipients, pauses them when too much bounces, and completes
  * cancellations. Any number of nodes run one side by side: each step is claimed in the database, and what a node that
- * died has left undone the next one does.
+ * died has left undone the next one does. A step that fails for one campaign is tried again later, and is nothing to the others.
  */
 export class CampaignRunner {
   readonly #options: CampaignRunnerOptions;
   readonly #stop = new AbortController();
   #loops: readonly RepeatedWork[] = [];
+  /** By step: one that fails keeps the campaign from no other. */
+  readonly #settling = new EachByItself<string>((eeid, err) => this.#failed(err, { eeid }));
+  readonly #cancelling = this.#eachCampaign();
+  readonly #withdrawing = this.#eachCampaign();
+  readonly #gathering = this.#eachCampaign();
+  readonly #watching = this.#eachCampaign();
+  readonly #finishing = this.#eachCampaign();
   /** Starts under way, by instance. */
   readonly #starts = new Map<number, Promise<void>>();
   /** The instance of the last start. */
@@ -84,8 +92,12 @@ export class CampaignRunner {
     await Promise.all(this.#starts.values());
   }
 
-  #failed(error: unknown): void {
-    this.#options.observe({ kind: "campaigns-not-run", level: "error", err: error });
+  #eachCampaign(): EachByItself<number> {
+    return new EachByItself((campaign, err) => this.#failed(err, { campaign }));
+  }
+
+  #failed(err: unknown, of: { readonly campaign?: number; readonly eeid?: string } = {}): void {
+    this.#options.observe({ kind: "campaigns-not-run", level: "error", err, ...of });
   }
 
   /** @param work what it found: more to do at once, something under way, or nothing */
@@ -111,9 +123,9 @@ export class CampaignRunner {
     const turn = { after: this.#startedLast, busy: [...starts.keys()] };
     const due = starts.size < STARTS_AT_ONCE ? await claimDueCampaign(this.#options.db, turn) : undefined;
     if (due !== undefined) {
-      const { instanceId } = due;
+      const { instanceId, campaignNumid: campaign } = due;
       this.#startedLast = instanceId;
-      const start = this.#startCampaign(due).catch((error: unknown) => this.#failed(error));
+      const start = this.#startCampaign(due).catch((error: unknown) => this.#failed(error, { campaign }));
       starts.set(
         instanceId,
         start.finally(() => starts.delete(instanceId)),
@@ -129,16 +141,17 @@ export class CampaignRunner {
   /** One portion of recipients a look: what they bounce is judged before the next ones follow. */
   async #look(): Promise<Found> {
     const { db } = this.#options;
-    await settleHeld(db);
+    await settleHeld(db, this.#settling);
     const open = await listOpenStates(db);
     const cancellations = open.has("cancelling") ? await listCancellations(db) : [];
-    for (const campaignNumid of cancellations) await completeCancellation(db, campaignNumid);
-    if (open.has("cancelled") || cancellations.length > 0) await withdrawCancelled(db);
-    const gathered = open.has("gathering") ? await gatherPortion(db) : undefined;
+    for (const numid of cancellations) await this.#cancelling.attempt(numid, () => completeCancellation(db, numid));
+    if (open.has("cancelled") || cancellations.length > 0) await withdrawCancelled(db, this.#withdrawing);
+    const gathered = open.has("gathering") ? await gatherPortion(db, this.#gathering) : undefined;
     if (gathered !== undefined) await announceMail(db);
     const underWay = open.has("gathering") || open.has("sending") ? await listCampaignsUnderWay(db) : [];
-    for (const campaign of underWay) await this.#watchBounces(campaign);
-    if (open.has("sending")) await finishCampaigns(db);
+    for (const campaign of underWay)
+      await this.#watching.attempt(campaign.campaignNumid, () => this.#watchBounces(campaign));
+    if (open.has("sending")) await finishCampaigns(db, this.#finishing);
     if (gathered !== undefined) return "more";
     return underWay.length + cancellations.length > 0 ? "some" : "nothing";
   }

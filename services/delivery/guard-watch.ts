@@ -3,6 +3,7 @@ import { type GuardNotice, type NoticeSettings, sendGuardNotice } from "../opera
 import { holdInstance } from "../operations/mail/instance-hold.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { GuardPolicy } from "../platform/config/guard-policy.ts";
+import { EachByItself } from "../platform/each-by-itself.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { repeatTasks } from "../platform/repeated-work.ts";
@@ -37,12 +38,15 @@ const LEFT_OUT_WHERE_SPREAD = 5;
 export function startGuardWatch(options: GuardWatchOptions): { stop(): Promise<void> } {
   const { db, policy, observe } = options;
   let leftOut = 0;
+  const each = new EachByItself<string>((instance, err) =>
+    observe({ kind: "guard-failed", level: "error", err, instance }),
+  );
   const run = async () => {
     if (leftOut > 0) {
       leftOut -= 1;
       return;
     }
-    const isQuiet = !(await watchInstances(options));
+    const isQuiet = !(await watchInstances(options, each));
     if (isQuiet && (await isSpread(db))) leftOut = LEFT_OUT_WHERE_SPREAD;
   };
   return repeatTasks([{ name: "guard", everyMs: policy.everySeconds * 1_000, run }], (_, err) =>
@@ -50,8 +54,8 @@ export function startGuardWatch(options: GuardWatchOptions): { stop(): Promise<v
   );
 }
 
-/** One look at all of them. @returns whether there was somebody to watch */
-export async function watchInstances(options: GuardWatchOptions): Promise<boolean> {
+/** One look at all of them. @param each by the instance's name @returns whether there was somebody to watch */
+export async function watchInstances(options: GuardWatchOptions, each: EachByItself<string>): Promise<boolean> {
   const { db, policy } = options;
   const { complaints, hardBounces, unknownAddresses, rise } = policy;
   return db.transaction(async (transaction) => {
@@ -64,7 +68,7 @@ export async function watchInstances(options: GuardWatchOptions): Promise<boolea
       bouncesInADay: Math.min(hardBounces.leastWrong, unknownAddresses.leastWrong),
       complaintsInADay: complaints.leastWrong,
     });
-    for (const instance of watched) await watchInstance(options, instance);
+    for (const instance of watched) await each.attempt(instance.name, () => watchInstance(options, instance));
     return watched.length > 0;
   });
 }

@@ -1,5 +1,6 @@
 import { type ReportPolicy, sendDueReport } from "../operations/mail/send-reports.ts";
 import type { Clock } from "../platform/clock.ts";
+import { EachByItself } from "../platform/each-by-itself.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
@@ -28,11 +29,16 @@ const WATCH_MS = 30_000;
 
 /**
  * Tells senders what became of their messages. What is to be told was stored with the outcome; any number of processes
- * tell it, each report in a transaction of its own.
+ * tell it, each report in a transaction of its own. One that cannot be made is withheld, and an instance whose reports cannot be
+ * told is left alone for a while: neither is anything to the others.
  */
 export function startReporter(options: ReporterOptions): RepeatedWork {
   const { db, clock, observe, hostname, giveUpHours, policy } = options;
   let watchedAtMs = Number.NEGATIVE_INFINITY;
+  const notTold = (instanceId: number, err: unknown) =>
+    observe({ kind: "reports-not-sent", level: "error", err, instanceId });
+  const watching = new EachByItself(notTold);
+  const telling = new EachByItself(notTold);
   /** Instances of which it is not through with that. */
   let overdue: number[] = [];
   /** Of each instance a portion, so that reports are told meanwhile. */
@@ -43,7 +49,8 @@ export function startReporter(options: ReporterOptions): RepeatedWork {
     }
     const left: number[] = [];
     for (const instanceId of overdue) {
-      if (signal.aborted || (await endWatches(db, instanceId, policy.delayHours))) left.push(instanceId);
+      const endSome = () => endWatches(db, instanceId, policy.delayHours);
+      if (signal.aborted || (await watching.attempt(instanceId, endSome))) left.push(instanceId);
     }
     overdue = left;
   };
@@ -55,7 +62,8 @@ export function startReporter(options: ReporterOptions): RepeatedWork {
       const host = { hostname, giveUpHours, now: new Date(clock.nowMs()) };
       const report = await sendDueReport(db, policy, host, instanceId);
       if (report === undefined) return { isTold, isOver: true };
-      const { kind: of, outcome, recipients } = report;
+      const { kind: of, outcome, recipients, unmade } = report;
+      if (unmade !== undefined) observe({ kind: "report-not-made", level: "error", ...unmade });
       observe({ kind: "delivery-report", level: outcome === "sent" ? "debug" : "info", of, outcome, recipients });
       isTold ||= outcome === "sent";
     }
@@ -66,7 +74,10 @@ export function startReporter(options: ReporterOptions): RepeatedWork {
       await endSomeWatches(signal);
       const instances = await listReportingInstances(db, policy.gatherSeconds);
       const told = [];
-      for (const instanceId of instances) told.push(await tellOf(instanceId, signal));
+      for (const instanceId of instances) {
+        const ofInstance = await telling.attempt(instanceId, () => tellOf(instanceId, signal));
+        if (ofInstance !== undefined) told.push(ofInstance);
+      }
       // It only hastens: workers look by themselves.
       if (told.some(({ isTold }) => isTold)) await announceMail(db).catch(() => {});
       if (overdue.length > 0) return 0;

@@ -1,3 +1,4 @@
+import { EachByItself } from "../platform/each-by-itself.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import { repeatTasks } from "../platform/repeated-work.ts";
 import type { ServiceContext } from "../platform/service.ts";
@@ -17,10 +18,13 @@ export function startMaintenance(
   { db, clock, config }: Pick<ServiceContext, "db" | "clock" | "config">,
   observe: Observe,
 ): { stop(): Promise<void> } {
+  const retention = new EachByItself<number>((instanceId, err) =>
+    observe({ kind: "maintenance-failed", level: "warn", task: "event-tables", err, instanceId }),
+  );
   const tidy = async (signal: AbortSignal) => {
     const now = new Date(clock.nowMs());
     await prepareEventMonths(db, now);
-    await applyRetention(db, now, signal);
+    await applyRetention(db, now, retention, signal);
   };
   const tasks = [
     { name: "event-counts", everyMs: FOLD_EVERY_MS, run: () => foldEventCounts(db) },

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type MachineRule, storeTouches, type Touch } from "../operations/mail/tracking-events.ts";
 import type { Observe } from "../platform/observability/observation.ts";
-import type { Db, Transaction } from "../platform/postgres/db.ts";
+import { type Db, isAboutData, type Transaction } from "../platform/postgres/db.ts";
 import { isWhole } from "../store/mail/machines.ts";
 import { keepTouches, takeKeptTouches } from "../store/mail/tracking/kept-touches.ts";
 import { findSpoolPosition, saveSpoolPosition } from "../store/mail/tracking/tracking-positions.ts";
@@ -131,7 +131,7 @@ export class EventWriter {
     try {
       return await storeBy((transaction, touches) => storeTouches(transaction, touches, this.#rule));
     } catch (error) {
-      if (!isDataError(error)) throw error;
+      if (!isAboutData(error)) throw error;
       return storeBy((transaction, touches) => this.#storeOneByOne(transaction, touches));
     }
   }
@@ -147,8 +147,8 @@ export class EventWriter {
     try {
       return await transaction.transaction((savepoint) => storeTouches(savepoint, [touch], this.#rule));
     } catch (error) {
-      if (!isDataError(error)) throw error;
-      const { kind: touchKind, deliveryId } = touch;
+      if (!isAboutData(error)) throw error;
+      const { kind: touchKind, deliveryId } = touch ?? {};
       this.#observe({ kind: "tracking-event-dropped", level: "error", touchKind, deliveryId, err: error });
       return [];
     }
@@ -165,9 +165,4 @@ export class EventWriter {
       };
     });
   }
-}
-
-/** SQLSTATE classes 22 and 23: the data cannot be stored, now or later. */
-function isDataError(error: unknown): boolean {
-  return /^2[23]/.test(String((error as { code?: unknown })?.code));
 }

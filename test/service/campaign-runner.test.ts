@@ -59,6 +59,7 @@ import { findBatch, readBatchProgress, setBatchCancelled } from "../../services/
 import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { eachThrown } from "../support/each-thrown.ts";
 import { addTestInstance } from "../support/instances.ts";
 import { listWaiting, queuedDeliveries } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
@@ -213,10 +214,10 @@ describe("gathering a campaign's recipients", () => {
     );
     const { eeid } = (await sendOf(numid))!;
     expect((await findBatch(db, instanceId, eeid!))!.state).toBe("queued");
-    await gatherPortion(db);
+    await gatherPortion(db, eachThrown());
     await db("partitions").where({ eeid }).update({ state: "finished", taken_at: db.fn.now() });
     expect((await findBatch(db, instanceId, eeid!))!.state).toBe("sending");
-    while ((await gatherPortion(db)) !== undefined) {}
+    while ((await gatherPortion(db, eachThrown())) !== undefined) {}
     await db("partitions").where({ eeid }).update({ state: "finished" });
     const batch = await findBatch(db, instanceId, eeid!);
     expect(batch).toMatchObject({ state: "sent", recipients: CONTACTS });
@@ -270,7 +271,11 @@ describe("gathering a campaign's recipients", () => {
     const start = { template, senderDomain: DOMAIN, audience: [{ condition: { group: "all" } }], now: new Date() };
     expect(await beginCampaign(db, due, start)).toEqual(ok(true));
     const portions: number[] = [];
-    for (let count = await gatherPortion(db); count !== undefined; count = await gatherPortion(db))
+    for (
+      let count = await gatherPortion(db, eachThrown());
+      count !== undefined;
+      count = await gatherPortion(db, eachThrown())
+    )
       portions.push(count);
     // 16 MiB of them at a time.
     expect(portions[0]).toBe(63);
@@ -305,6 +310,36 @@ describe("gathering a campaign's recipients", () => {
     );
     await runner.stop();
     expect(ended).toMatchObject({ state: "sent", paused: null });
+  });
+
+  test("one that cannot go on keeps no other from it, and loses nobody once it can", async () => {
+    const { db } = database;
+    const begin = async (minutesAgo: number) => {
+      const numid = await addSend();
+      await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
+      const due = (await claimDueCampaign(db))!;
+      const template = campaignTemplate(due, due, { subject: "Hi", html: "<p>XYZNOMBREXYZ</p>" });
+      const audience = [{ condition: { group: "all" } }];
+      await beginCampaign(db, due, { template, senderDomain: DOMAIN, audience, now: new Date() });
+      const touched = db.raw("now() - make_interval(mins => ?)", [minutesAgo]);
+      await db("campaign_sends").where({ campaign_numid: numid }).update({ modified_at: touched });
+      return { numid, messages: () => db("messages").where({ campaign_numid: numid }) };
+    };
+    const [broken, other] = [await begin(2), await begin(1)];
+    const { template } = await broken.messages().first("template");
+    await broken.messages().update({ template: "{}" });
+    const seen: Observation[] = [];
+    const runner = await makeRunner(seen);
+    runner.start();
+    await until(other.numid, "sending");
+    expect(await sendOf(broken.numid)).toMatchObject({ state: "gathering" });
+    expect(seen).toMatchObject([{ kind: "campaigns-not-run", campaign: broken.numid }]);
+    await broken.messages().update({ template: JSON.stringify(template) });
+    const { eeid } = (await until(broken.numid, "sending"))!;
+    await runner.stop();
+    expect(await queuedDeliveries(db).where({ eeid }).countDistinct("contact_id")).toEqual([{ count: CONTACTS }]);
+    const eeids = db("campaign_sends").whereIn("campaign_numid", [broken.numid, other.numid]).select("eeid");
+    await db("partitions").whereIn("eeid", eeids).update({ state: "finished" });
   });
 
   test("a campaign to nobody comes to its end", async () => {
@@ -459,7 +494,7 @@ describe("a spike of bounces", () => {
     const template = campaignTemplate(due, due, { subject: "Hi", html: "<p>XYZNOMBREXYZ</p>" });
     const audience = [{ condition: { group: "all" } }];
     await beginCampaign(db, due, { template, senderDomain: DOMAIN, audience, now: new Date() });
-    await gatherPortion(db);
+    await gatherPortion(db, eachThrown());
     const { eeid } = (await sendOf(numid))!;
     await db("partitions")
       .where({ eeid })
@@ -600,7 +635,7 @@ describe("stopping", () => {
     // The message that was on the wire.
     await db("deliveries").where({ id: due[0]!.id, state: "queued" }).update({ state: "delivered" });
     await giveBack(partitions[0]!.id);
-    await withdrawCancelled(db); // as the runner does every second
+    await withdrawCancelled(db, eachThrown()); // as the runner does every second
     expect(await readBatchProgress(db, instanceId, eeid)).toMatchObject({
       recipients: CONTACTS,
       delivered: 1,
@@ -636,10 +671,10 @@ describe("stopping", () => {
       await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
     });
     expect(await db("partitions").where({ eeid, state: "held" }).pluck("id")).toEqual([id]);
-    await settleHeld(db);
+    await settleHeld(db, eachThrown());
     expect(await db("partitions").where({ eeid, state: "held" })).toEqual([]);
     await pauseCampaign(db, numid, PAUSED);
-    await settleHeld(db);
+    await settleHeld(db, eachThrown());
     expect(await db("partitions").where({ eeid }).whereNot({ state: "held" })).toEqual([]);
     await resumeCampaign(db, numid, { tried: 0, bounced: 0 });
   });
@@ -655,7 +690,7 @@ describe("stopping", () => {
     await send({ action: "hold" }, eeid);
     await endHeld(eeid, "discard");
     await giveBack(partition!.id);
-    await settleHeld(db);
+    await settleHeld(db, eachThrown());
     expect(await statesOf(eeid)).toEqual(["finished"]);
     expect(await readBatchProgress(db, instanceId, eeid)).toMatchObject({ queued: 0, cancelled: 2 });
     await db("partitions").whereIn("id", ready).update({ state: "ready" });
@@ -666,7 +701,7 @@ describe("stopping", () => {
     const eeid = await send({ action: "hold" });
     await stopHeld(db, { instanceId, eeid });
     await setBatchCancelled(db, instanceId, eeid);
-    await settleHeld(db);
+    await settleHeld(db, eachThrown());
     expect(await statesOf(eeid)).toEqual(["finished"]);
   });
 

@@ -7,6 +7,7 @@ import { startReporter } from "../../services/delivery/reporter.ts";
 import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import { type ReportPolicy, sendDueReport } from "../../services/operations/mail/send-reports.ts";
 import { systemClock } from "../../services/platform/clock.ts";
+import type { Observation } from "../../services/platform/observability/observation.ts";
 import {
   endWatches,
   listReportingInstances,
@@ -15,6 +16,7 @@ import {
 import type { ReportRequest } from "../../services/store/mail/sends/messages.ts";
 import { accepted } from "../support/accepted.ts";
 import {
+  addSender,
   DOMAIN,
   database,
   eventually,
@@ -44,10 +46,11 @@ const REQUEST: ReportRequest = {
 async function submit(
   recipients: Readonly<Record<string, RecipientDsn>>,
   dsn: ReportRequest = REQUEST,
+  of = instanceId,
 ): Promise<string> {
   const send = {
     ...{
-      instanceId,
+      instanceId: of,
       campaignNumid: 1,
       creator: "smtp",
       senderDomain: DOMAIN,
@@ -268,6 +271,39 @@ describe("what is due", () => {
     const tomorrow = { ...host(), now: new Date(Date.now() + 25 * 3_600_000) };
     expect((await sendDueReport(database.db, policy, tomorrow, instanceId))?.outcome).toBe("withheld");
     expect(failures).toEqual([]);
+  });
+
+  it("and cannot be told of one message, or of one instance, is told of all others", async () => {
+    const { db } = database;
+    run(makeWorker(routes({})));
+    const longDomain = [..."abc"]
+      .map((label) => label.repeat(63))
+      .concat("d".repeat(44), "test")
+      .join(".");
+    const [long, away] = [await addSender("long", longDomain), await addSender("away", "away.example.org")];
+    const unmade = await submit({ "a@one.example.net": {} }, { ...REQUEST, mailFrom: `a@${longDomain}` }, long);
+    await submit({ "b@one.example.net": {} }, { ...REQUEST, mailFrom: "b@away.example.org" }, away);
+    const unreadable = await submit({ "c@one.example.net": {} });
+    await eventually(due, (rows) => rows.length === 3);
+    await submit({ "d@one.example.net": {} });
+    await eventually(due, (rows) => rows.length === 4);
+    await db("messages").where({ eeid: unreadable }).update({ dsn: "{}" });
+    // Whatever is written for this one, the database refuses.
+    await db.raw(
+      `create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$;
+       create trigger refused before insert on report_counts for each row when (new.instance_id = ${away}) execute function refuse()`,
+    );
+    const seen: Observation[] = [];
+    const surroundings = { db, clock: systemClock, hostname: "mx.example.org", giveUpHours: 72 };
+    const observe = (observation: Observation) => void seen.push(observation);
+    const reporter = startReporter({ ...surroundings, observe, policy: { ...POLICY, delayHours: 4 } });
+    const states = () =>
+      db("delivery_reports").whereNot({ state: "watching" }).orderBy("recipient").select("recipient", "state");
+    const wanted = ["withheld", "due", "withheld", "told"];
+    await eventually(states, (rows) => rows.map(({ state }) => state).join() === wanted.join());
+    await reporter.stop();
+    const named = seen.map((one) => ("eeid" in one ? one.eeid : "instanceId" in one && one.instanceId));
+    expect(named.filter(Boolean)).toEqual(expect.arrayContaining([unmade, unreadable, away]));
   });
 
   it("brings nothing to a domain that belongs to somebody else", async () => {

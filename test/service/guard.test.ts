@@ -5,6 +5,7 @@ import { CredentialPlaces } from "../../services/operations/mail/credential-plac
 import { holdInstance, releaseInstance } from "../../services/operations/mail/instance-hold.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { guardPolicy } from "../../services/platform/config/guard-policy.ts";
+import { EachByItself } from "../../services/platform/each-by-itself.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import type { Db } from "../../services/platform/postgres/db.ts";
 import { listAudit } from "../../services/store/console/audit.ts";
@@ -13,6 +14,7 @@ import { type NewEvent, recordEvents } from "../../services/store/mail/events/ev
 import { readInstanceGuard, setGuardSettings } from "../../services/store/mail/guard/holds.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
+import { eachThrown } from "../support/each-thrown.ts";
 import { addTestInstance } from "../support/instances.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
@@ -124,14 +126,17 @@ async function happened(instanceId: number, counts: { tried?: number; [kind: str
   await foldEventCounts(db);
   await db("outcome_deltas").insert({ instance_id: instanceId, minute: db.raw("date_trunc('minute', now())"), tried });
 }
-const watch = () =>
-  watchInstances({
-    ...{ db, clock: systemClock },
-    policy: guardPolicy,
-    notices: stack.context.config.notices,
-    observe: (observation) => observed.push(observation),
-    judges: true,
-  });
+const watch = (each = eachThrown<string>()) =>
+  watchInstances(
+    {
+      ...{ db, clock: systemClock },
+      policy: guardPolicy,
+      notices: stack.context.config.notices,
+      observe: (observation) => observed.push(observation),
+      judges: true,
+    },
+    each,
+  );
 const heldReason = async (instanceId = stack.instanceId) =>
   (await readInstanceGuard(db, instanceId)).hold?.reason.message;
 
@@ -270,6 +275,16 @@ describe("who watches", () => {
     await releaseInstance(db, change("on a journey", "watched"));
     await watch();
     expect(await heldReason(watchedId)).toBeUndefined();
+  });
+
+  it("goes on to others after one that cannot be judged", async () => {
+    await setGuardSettings(db, otherId, { detectors: { hardBounces: "tell" } });
+    await db("instance_guards").where({ instance_id: otherId }).update({ told: "null" });
+    for (const instanceId of [otherId, watchedId]) await happened(instanceId, { tried: 300, "hard-bounce": 30 });
+    const failed: string[] = [];
+    await watch(new EachByItself<string>((name) => failed.push(name)));
+    expect(failed).toEqual(["other"]);
+    expect(await heldReason(watchedId)).toMatch(/./);
   });
 
   it("only tells where that is wanted, and not again and again", async () => {

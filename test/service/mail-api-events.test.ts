@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { EventKind } from "../../services/core/mail/event-kind.ts";
 import { recordBounces, recordComplaint } from "../../services/operations/mail/outcomes.ts";
 import { storeTouches } from "../../services/operations/mail/tracking-events.ts";
+import { EachByItself } from "../../services/platform/each-by-itself.ts";
 import { countEvents, foldEventCounts } from "../../services/store/mail/events/event-counts.ts";
 import { listContactEvents } from "../../services/store/mail/events/event-pages.ts";
 import { prepareEventMonths } from "../../services/store/mail/events/event-partitions.ts";
@@ -11,6 +12,7 @@ import { readSeries } from "../../services/store/mail/events/statistics.ts";
 import { findInstanceByName, setInstanceSettings } from "../../services/store/mail/instances/instances.ts";
 import { findDelivery } from "../../services/store/mail/queue/deliveries.ts";
 import { removeMessages } from "../../services/store/mail/sends/message-retention.ts";
+import { eachThrown } from "../support/each-thrown.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
 import { listWaiting, queuedDeliveries } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
@@ -305,7 +307,7 @@ describe("retention", () => {
       event("2025-02-05T00:00:00Z"),
     ]);
     await setInstanceSettings(api.db, api.north.id, { eventRetentionDays: 10 });
-    await applyRetention(api.db, now);
+    await applyRetention(api.db, now, eachThrown());
     const count = (from: string, until: string, instanceId = api.north.id) =>
       countEvents(api.db, instanceId, { from: new Date(from), until: new Date(until) });
     expect(await count("2019-01-01T00:00:00Z", "2025-02-05T00:00:00Z")).toEqual([]);
@@ -318,6 +320,25 @@ describe("retention", () => {
     expect(names).toContain("events_2019_12");
     expect(names).not.toContain("events_2020_01");
     await recordEvents(api.db, [event("2020-01-05T00:00:00Z")]);
+  });
+
+  test("goes on to others after an instance for which it fails", async () => {
+    await setInstanceSettings(api.db, api.south.id, { eventRetentionDays: 10 });
+    await recordEvents(api.db, [
+      event("2024-01-01T00:00:00Z"),
+      event("2024-01-01T00:00:00Z", "sent", { instanceId: api.south.id }),
+    ]);
+    await api.db.raw(
+      `create function keep_events() returns trigger language plpgsql as $$ begin raise 'kept'; end $$;
+       create trigger kept before delete on events for each row when (old.instance_id = ${api.north.id}) execute function keep_events()`,
+    );
+    const failed: number[] = [];
+    await applyRetention(api.db, new Date("2025-02-15T12:00:00Z"), new EachByItself<number>((id) => failed.push(id)));
+    expect(failed).toEqual([api.north.id]);
+    expect(await api.db("events").where({ instance_id: api.south.id }).where("at", "<", "2025-01-01")).toEqual([]);
+    await api.db.raw("drop trigger kept on events; drop function keep_events()");
+    await setInstanceSettings(api.db, api.south.id, { eventRetentionDays: null });
+    await api.db("events").where("at", "<", "2025-01-01").delete();
   });
 
   test("the months ahead are made before they come", async () => {
@@ -335,7 +356,7 @@ describe("retention of messages", () => {
   beforeAll(() => setInstanceSettings(api.db, api.north.id, { eventRetentionDays: null, messageRetentionDays: 30 }));
   afterAll(() => setInstanceSettings(api.db, api.north.id, { messageRetentionDays: null }));
 
-  const applyNow = () => applyRetention(api.db, new Date());
+  const applyNow = () => applyRetention(api.db, new Date(), eachThrown());
   const isKept = async (eeid: string) => (await api.north.call("GET", `/v1/eeid_info/${eeid}`)).status === 200;
 
   async function send(emails: readonly string[], more: object = {}, from = api.north) {

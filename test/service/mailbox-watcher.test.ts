@@ -22,6 +22,9 @@ afterAll(async () => {
 test("a flood of notices, while the mailbox is polled, is one thing to do", async () => {
   const { db, keyRing } = stack.context;
   const imap = await serveNotices();
+  // One that cannot be watched is nothing to the others.
+  await saveMailbox(db, keyRing, { ...MAILBOX, name: "a", port: imap.port });
+  await db("mailboxes").update({ password_sealed: "of another secret" });
   await saveMailbox(db, keyRing, { ...MAILBOX, port: imap.port });
   const longAgo = new Date(0);
   const polledNow = { polled_at: longAgo, lease_until: new Date(Date.now() + 3_600_000) };

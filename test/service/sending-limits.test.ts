@@ -16,6 +16,7 @@ import {
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { inTransaction, Overtaken } from "../../services/store/transactions.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
+import { eachThrown } from "../support/each-thrown.ts";
 import { hourLeft } from "../support/hour-left.ts";
 import { addTestInstance } from "../support/instances.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
@@ -351,16 +352,16 @@ describe("a campaign of type normal", () => {
     await db("partitions").delete();
     await setLimit({ scope: "campaign", perHour: 12 });
     const numidOf = await addGathering("00000000-0000-4000-8000-0000000000aa", "group");
-    expect(await gatherPortion(db)).toBe(12);
-    expect(await gatherPortion(db)).toBe(0);
+    expect(await gatherPortion(db, eachThrown())).toBe(12);
+    expect(await gatherPortion(db, eachThrown())).toBe(0);
     const { waits_until, state } = await sendOf(numidOf);
     const [hour] = await countedHours(`campaign ${numidOf}`);
     expect({ state, used: Number(hour.used) }).toEqual({ state: "gathering", used: 12 });
     expect(waits_until.getTime()).toBe(hour.starts_at.getTime() + 3_600_000);
-    expect(await gatherPortion(db)).toBeUndefined();
+    expect(await gatherPortion(db, eachThrown())).toBeUndefined();
     // More room, and it goes on at once.
     await setLimit({ scope: "campaign", perHour: 100 });
-    expect(await gatherPortion(db)).toBe(18);
+    expect(await gatherPortion(db, eachThrown())).toBe(18);
     expect(await sendOf(numidOf)).toMatchObject({ state: "sending", waits_until: null });
     expect(Number((await countedHours(`campaign ${numidOf}`))[0].used)).toBe(30);
   });
@@ -370,12 +371,12 @@ describe("a campaign of type normal", () => {
     await db("partitions").delete();
     await setLimit({ perHour: 12 });
     const exact = await addGathering("00000000-0000-4000-8000-0000000000ab", "exactly");
-    expect(await gatherPortion(db)).toBe(12);
+    expect(await gatherPortion(db, eachThrown())).toBe(12);
     const nobody = await addGathering("00000000-0000-4000-8000-0000000000ac", "nobody");
-    expect([await gatherPortion(db), await gatherPortion(db)]).toEqual([0, 0]);
+    expect([await gatherPortion(db, eachThrown()), await gatherPortion(db, eachThrown())]).toEqual([0, 0]);
     for (const numidOf of [exact, nobody]) expect(await sendOf(numidOf)).toMatchObject({ state: "sending" });
     expect(await db("batches").where({ gathering: true })).toEqual([]);
-    expect(await gatherPortion(db)).toBeUndefined();
+    expect(await gatherPortion(db, eachThrown())).toBeUndefined();
   });
 });
 

@@ -4,6 +4,7 @@ import {
   readChosenKey,
   readInstanceHost,
   readInstanceName,
+  readNewSenderDomain,
   readSenderDomain,
   readTimeZone,
 } from "../../core/customer-input.ts";
@@ -72,7 +73,7 @@ function registerAdd(instance: Command, runtime: CommandRuntime): void {
       orRefuse(runtime, readInstanceName(name));
       const host = orRefuse(runtime, readInstanceHost(options.host));
       const key = readKey(runtime, options.key);
-      const domains = [...new Set(options.domain.map((domain) => orRefuse(runtime, readSenderDomain(domain))))];
+      const domains = [...new Set(options.domain.map((domain) => orRefuse(runtime, readNewSenderDomain(domain))))];
       const timeZone = options.timeZone === undefined ? undefined : orRefuse(runtime, readTimeZone(options.timeZone));
       await runtime.withDatabase(async (database) => {
         const added = { name, host, key, domains, archive: options.archive, timeZone };
@@ -129,7 +130,7 @@ function registerDomainAdd(instance: Command, runtime: CommandRuntime): void {
     .argument("<domain>")
     .description("allow a sender domain, make its DKIM key, and publish it where the zone is hosted here")
     .action(async (name: string, given: string) => {
-      const domain = orRefuse(runtime, readSenderDomain(given));
+      const domain = orRefuse(runtime, readNewSenderDomain(given));
       await withInstance(runtime, name, async (database, { id }) => {
         const { db, keyRing } = database;
         if (!(await addInstanceDomain(db, keyRing, id, domain))) runtime.refuse(`${name} has ${domain} already`);

@@ -4,7 +4,7 @@ import {
   readChosenKey,
   readInstanceHost,
   readInstanceName,
-  readSenderDomain,
+  readNewSenderDomain,
   readTimeZone,
 } from "../../core/customer-input.ts";
 import { REPORT_LANGUAGES } from "../../core/mail/report-words.ts";
@@ -194,7 +194,7 @@ function readNewInstance(fields: {
   if (!key.ok) return key;
   const domains = new Set<string>();
   for (const text of fields.domains) {
-    const domain = readSenderDomain(text);
+    const domain = readNewSenderDomain(text);
     if (!domain.ok)
       return refuse(domain.error.kind === "invalid-field" ? { ...domain.error, field: "domains" } : domain.error);
     domains.add(domain.value);

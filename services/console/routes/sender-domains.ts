@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { readSenderDomain } from "../../core/customer-input.ts";
+import { readNewSenderDomain, readSenderDomain } from "../../core/customer-input.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { hostingZone } from "../../operations/mail/domain-hosting.ts";
@@ -76,7 +76,7 @@ const allowing: MakeConsoleEndpoints = (context) => {
       reply: senderDomain,
       act: ({ caller, params, fields }) =>
         withInstance(context, caller, params.name, async ({ id, name }) => {
-          const domain = readSenderDomain(fields.domain);
+          const domain = readNewSenderDomain(fields.domain);
           if (!domain.ok) return domain;
           if (!(await addInstanceDomain(db, keyRing, id, domain.value))) {
             return refuse(problem("sender-domain-exists", { instance: name, domain: domain.value }));

@@ -1,6 +1,6 @@
 /** Reports to who sent a message: what became of it, for people and for programs (RFC 3464, RFC 6522, RFC 6533). */
 import { isAscii } from "node:buffer";
-import { type EmailAddress, validateAddress } from "./address.ts";
+import { type EmailAddress, REPORTER, validateAddress } from "./address.ts";
 import type { DsnAction } from "./bounce/dsn.ts";
 import {
   decodeXtext,
@@ -60,12 +60,13 @@ export interface ReportContent {
   readonly id: string;
 }
 
-/** The local part that reports come from, at the domain of the sender itself, whose key signs them. */
-const REPORTER = "mailer-daemon";
 /** A reply is told as far as this: no line may have more than 998 octets, and no answer needs more words. */
 const MOST_WORDS = 500;
 
-/** @returns a whole message with CRLF lines, in 7 bits unless the sender's own address is beyond ASCII */
+/**
+ * @returns a whole message with CRLF lines, in 7 bits unless the sender's own address is beyond ASCII
+ * @throws where the sender's domain is too long for an address that reports come from
+ */
 export function composeReport(content: ReportContent): Buffer {
   const isGlobal = content.international && hasInternational(content);
   const boundary = `=_report_${content.id}`;

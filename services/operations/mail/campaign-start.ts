@@ -3,6 +3,7 @@ import { validateAddress } from "../../core/mail/address.ts";
 import { senderKey } from "../../core/mail/guard/sending-limits.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Sentence } from "../../core/sentences.ts";
+import type { EachByItself } from "../../platform/each-by-itself.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import {
   beginGathering,
@@ -92,12 +93,14 @@ export function pauseUnstarted(db: Db, send: DueCampaign, reason: Sentence): Pro
 /**
  * Queues the next recipients of a campaign that is being gathered, in one transaction with the note of how far it has
  * come: whoever dies meanwhile, nobody is lost and nobody gets it twice. Different nodes take different campaigns. What an
- * instance may send bounds the portion; a campaign waits where there is no room.
+ * instance may send bounds the portion; a campaign waits where there is no room. One that fails is tried again from where it
+ * is, after others.
+ * @param each by the campaign's number
  * @returns how many contacts; undefined when no campaign has any left
  */
-export async function gatherPortion(db: Db): Promise<number | undefined> {
-  for (const key of await findGatheringCampaigns(db)) {
-    const count = await gatherPortionOf(db, key);
+export async function gatherPortion(db: Db, each: EachByItself<number>): Promise<number | undefined> {
+  for (const key of await findGatheringCampaigns(db, each.resting)) {
+    const count = await each.attempt(key.campaign_numid, () => gatherPortionOf(db, key));
     if (count !== undefined) return count;
   }
   return undefined;

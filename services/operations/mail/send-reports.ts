@@ -4,7 +4,7 @@ import { composeReport } from "../../core/mail/delivery-report.ts";
 import type { Notification } from "../../core/mail/dsn-parameters.ts";
 import { fillPlaces } from "../../core/mail/message-places.ts";
 import { plainValues } from "../../core/mail/tracking-tokens.ts";
-import type { Db, Transaction } from "../../platform/postgres/db.ts";
+import { type Db, isAboutData, type Transaction } from "../../platform/postgres/db.ts";
 import { allowedDomains } from "../../store/mail/instances/instances.ts";
 import {
   countReport,
@@ -45,6 +45,8 @@ export interface ReportSent {
   readonly recipients: number;
   /** `put-off`: the sender has had enough within this hour. `withheld`: for good. */
   readonly outcome: "sent" | "put-off" | "withheld";
+  /** Why it is withheld, where no report can be made of what is stored. */
+  readonly unmade?: { readonly instance: string; readonly eeid: string; readonly err: unknown };
 }
 
 const PUT_OFF_SECONDS = 600;
@@ -52,7 +54,7 @@ const HOUR_MS = 3_600_000;
 
 /**
  * Tells one sender of an instance what is due of one message: the report is in the queue, and noted, when this resolves, or neither is.
- * To be followed by `announceMail`.
+ * To be followed by `announceMail`. What no report can be made of is withheld.
  * @returns undefined where nothing is due
  */
 export async function sendDueReport(
@@ -64,8 +66,14 @@ export async function sendDueReport(
   return inTransaction(db, async (transaction) => {
     const group = await takeDueGroup(transaction, instanceId, policy);
     if (group === undefined || group.recipients.length === 0) return undefined;
-    const told = await tell(transaction, group, { policy, host });
-    return { kind: group.kind, ...told };
+    const { kind, instanceName: instance, eeid } = group;
+    try {
+      return { kind, ...(await transaction.transaction((savepoint) => tell(savepoint, group, { policy, host }))) };
+    } catch (err) {
+      if (!isAboutData(err)) throw err;
+      const outcome = await withhold(transaction, group);
+      return { kind, recipients: group.recipients.length, outcome, unmade: { instance, eeid, err } };
+    }
   });
 }
 

@@ -97,18 +97,23 @@ export interface ObservationDetails {
   "outcomes-not-stored": Failure & { readonly outcomes: number };
   /** What became of what a sender was to be told. */
   "delivery-report": { readonly of: string; readonly outcome: string; readonly recipients: number };
-  "reports-not-sent": Failure;
+  /** Nothing can be made of what is stored of a message: its sender is not told of it. */
+  "report-not-made": Failure & { readonly instance: string; readonly eeid: string };
+  /** Of one instance, or of all where none is named. */
+  "reports-not-sent": Failure & { readonly instanceId?: number };
   /** What became of a report about TLS to a domain, by mail or HTTPS. */
   "tls-report": { readonly destination: string; readonly by: string; readonly outcome: string; readonly reply: string };
   "sts-policy-not-read": { readonly domain: string; readonly reason: string };
-  "campaigns-not-run": Failure;
+  /** Of one campaign, or what is held of one batch, or of all where none is named. */
+  "campaigns-not-run": Failure & { readonly campaign?: number; readonly eeid?: string };
   "campaign-not-started": { readonly campaign: number; readonly reason: string };
   "campaign-started": { readonly campaign: number };
   "campaign-paused": { readonly campaign: number; readonly reason: string };
 
   "instance-held": { readonly instance: string; readonly detector: string; readonly reason: string };
   "instance-suspicious": { readonly instance: string; readonly detector: string; readonly reason: string };
-  "guard-failed": Failure;
+  /** Of one instance, or of all where none is named. */
+  "guard-failed": Failure & { readonly instance?: string };
   "guard-notice-failed": Failure & { readonly instance: string };
   "place-not-noted": Failure;
   "content-not-scanned": Failure;
@@ -165,7 +170,8 @@ export interface ObservationDetails {
   "webhook-failed": WebhookBatch;
   "event-stream-opened": { readonly instanceId: number };
   "event-stream-ended": { readonly instanceId: number; readonly why: string };
-  "maintenance-failed": Failure & { readonly task: string };
+  /** Of one instance, or as a whole where none is named. */
+  "maintenance-failed": Failure & { readonly task: string; readonly instanceId?: number };
 
   // Sender domains
   "domain-upkeep-failed": Failure;

@@ -275,6 +275,14 @@ export function isRefused(error: unknown): boolean {
   return typeof (error as { code?: unknown }).code === "string" && "severity" in (error as object);
 }
 
+/**
+ * Whether it is about what was read or is to be stored, now and later, and not about the database: SQLSTATE classes 22 and 23,
+ * and what no database said.
+ */
+export function isAboutData(error: unknown): boolean {
+  return /^2[23]/.test(codeOf(error)) || !(isRefused(error ?? {}) || isDatabaseAway(error));
+}
+
 /** SQLSTATE 55P03: somebody has locked what is wanted for longer than `lock_timeout`. */
 export function isLockedLong(error: unknown): boolean {
   return codeOf(error) === "55P03";
@@ -303,10 +311,14 @@ function codeOf(error: unknown): string {
 /** Limits of the server's own: of a statement, a transaction between statements or whole, an idle session, a lock. */
 const LIMIT_CODES = ["57014", "25P03", "25P04", "57P05", "55P03"];
 
+/** Connection failures. The driver has no such codes: a server says so that cannot reach another one. */
+const MACHINE_CODES = ["08000", "08001", "08003", "08006", "08007"];
+
 const AWAY_CODES = [
   ...["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN"],
-  // Shutting down, crashed, starting up, out of connections, connection failure.
-  ...["57P01", "57P02", "57P03", "53300", "08000", "08001", "08003", "08006", "08007", "08P01"],
+  // Shutting down, crashed, starting up, out of connections, a pooler without a server.
+  ...["57P01", "57P02", "57P03", "53300", "08P01"],
+  ...MACHINE_CODES,
   // A primary that has just become a standby; one whose disk is full.
   ...["25006", "53100"],
   ...LIMIT_CODES,
@@ -315,6 +327,11 @@ const AWAY_CODES = [
 /** Whether a statement met a limit of the server's own: another one, or one that does less, may be within it. */
 export function isOverLimit(error: unknown): boolean {
   return LIMIT_CODES.includes(codeOf(error));
+}
+
+/** Whether one of the machines over which Citus spreads instances does not answer: others may. */
+export function isOneMachineAway(error: unknown): boolean {
+  return MACHINE_CODES.includes(codeOf(error));
 }
 
 /** Whether an error says that the database cannot be reached, or has no room or time, rather than that it refuses something. */

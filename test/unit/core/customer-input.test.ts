@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readSenderDomain, readTimeZone } from "../../../services/core/customer-input.ts";
+import { readNewSenderDomain, readSenderDomain, readTimeZone } from "../../../services/core/customer-input.ts";
 
 test.each([
   ["UTC", "UTC"],
@@ -18,6 +18,18 @@ test.each([
   ["ñandú.example.org", "xn--and-6ma2c.example.org"],
 ])("the sender domain %j is %j", (given, domain) => {
   expect(readSenderDomain(given)).toEqual({ ok: true, value: domain });
+});
+
+test.each([
+  [240, true],
+  [241, false],
+])("a sender domain of %i characters may be added: %j", (length, isAdded) => {
+  const labels = [63, 63, 63, length - 63 * 3 - 3 - 5].map((characters) => "d".repeat(characters));
+  const domain = [...labels, "test"].join(".");
+  expect(domain).toHaveLength(length);
+  expect(readNewSenderDomain(domain).ok).toBe(isAdded);
+  // What is there can be named, and removed.
+  expect(readSenderDomain(domain).ok).toBe(true);
 });
 
 test.each(["", ".", "a..b", ".example.org", "example.org..", "ana@example.org"])("%j is no domain name", (given) => {

@@ -1,4 +1,5 @@
 import type { FilterCondition } from "../../../core/mail/filter-condition.ts";
+import type { EachByItself } from "../../../platform/each-by-itself.ts";
 import { type Db, queryRows, StatementValues, type Transaction } from "../../../platform/postgres/db.ts";
 import { compileCondition } from "../contacts/filter-conditions.ts";
 import { onPresent } from "../machines.ts";
@@ -124,12 +125,17 @@ export async function beginGathering(
 /** A campaign that is being gathered, now, by the database's clock, and whether its instance has a guard. */
 export type GatheringCampaign = CampaignSendRow & { readonly at: Date; readonly guarded: boolean };
 
-/** Those that are being gathered, the longest untouched first, but for those that wait for what their instances may send, or are held. */
-export function findGatheringCampaigns(db: Db): Promise<CampaignKey[]> {
+/**
+ * Those that are being gathered, the longest untouched first, but for those that wait for what their instances may send, or are held.
+ * @param passedOver numbers of campaigns that are left out
+ */
+export function findGatheringCampaigns(db: Db, passedOver: readonly number[]): Promise<CampaignKey[]> {
   return queryRows(
     db,
-    `select campaign_numid, instance_id from campaign_sends where ${IS_GATHERING} and ${ofWorking(db)}
+    `select campaign_numid, instance_id from campaign_sends
+     where ${IS_GATHERING} and ${ofWorking(db)} and campaign_numid <> all($1::bigint[])
      order by modified_at limit ${CAMPAIGNS_AT_ONCE}`,
+    [passedOver],
   );
 }
 
@@ -256,17 +262,19 @@ export async function listCampaignsUnderWay(db: Db): Promise<CampaignUnderWay[]>
 }
 
 /** Notes which campaigns have come to their end: the last recipient has a last outcome. */
-export async function finishCampaigns(db: Db): Promise<void> {
+export async function finishCampaigns(db: Db, each: EachByItself<number>): Promise<void> {
   const sends = await queryRows<CampaignKey>(
     db,
     `select instance_id, campaign_numid from campaign_sends s where ${IS_THROUGH} and ${onPresent(db, "s.instance_id")}`,
   );
   for (const { instance_id, campaign_numid } of sends) {
-    await queryRows(
-      db,
-      `update campaign_sends s set state = 'sent', finished_at = now(), modified_at = now()
-       where instance_id = $1 and campaign_numid = $2 and ${IS_THROUGH}`,
-      [instance_id, campaign_numid],
+    await each.attempt(campaign_numid, () =>
+      queryRows(
+        db,
+        `update campaign_sends s set state = 'sent', finished_at = now(), modified_at = now()
+         where instance_id = $1 and campaign_numid = $2 and ${IS_THROUGH}`,
+        [instance_id, campaign_numid],
+      ),
     );
   }
 }
@@ -279,8 +287,9 @@ const IS_THROUGH = `s.state = 'sending' and s.paused_at is null and not exists (
  * Sees to what is held of batches that are held no longer: it goes on, or is taken back where the batch is cancelled. A
  * worker may have put a partition back, or somebody have been changing one, just as the hold ended; or whoever ended it died
  * half-way.
+ * @param each by the batch's `eeid`
  */
-export async function settleHeld(db: Db): Promise<void> {
+export async function settleHeld(db: Db, each: EachByItself<string>): Promise<void> {
   const rows = await queryRows<BatchKey & { readonly isCancelled: boolean }>(
     db,
     // From the side of what is held, which has an index of its own: mostly there is nothing.
@@ -288,7 +297,8 @@ export async function settleHeld(db: Db): Promise<void> {
      where (instance_id, eeid) in (select instance_id, eeid from partitions where state = 'held' and ${onPresent(db)})
        and (held_at is null or cancelled_at is not null) and ${onPresent(db)}`,
   );
-  for (const { isCancelled, ...batch } of rows) await (isCancelled ? withdrawBatch : continueBatch)(db, batch);
+  for (const { isCancelled, ...batch } of rows)
+    await each.attempt(batch.eeid, () => (isCancelled ? withdrawBatch : continueBatch)(db, batch));
 }
 
 /** Campaigns whose cancellation was asked for and is not complete. */
@@ -300,18 +310,20 @@ export async function listCancellations(db: Db): Promise<number[]> {
  * Takes back what cancelled campaigns still have in the queue: a worker may have put a partition back just as the
  * cancellation became known. It is looked for until the last one is finished.
  */
-export async function withdrawCancelled(db: Db): Promise<void> {
+export async function withdrawCancelled(db: Db, each: EachByItself<number>): Promise<void> {
   const sends: (CampaignKey & { eeid: string | null })[] = await db("campaign_sends")
     .where({ state: "cancelled", withdrawn: false })
     .whereRaw(onPresent(db))
     .select("instance_id", "campaign_numid", "eeid");
   for (const { instance_id, campaign_numid, eeid } of sends) {
-    if (eeid !== null) await withdrawBatch(db, { instanceId: instance_id, eeid });
-    await queryRows(
-      db,
-      `update campaign_sends s set withdrawn = true
-       where instance_id = $1 and campaign_numid = $2 and not exists (${UNFINISHED})`,
-      [instance_id, campaign_numid],
-    );
+    await each.attempt(campaign_numid, async () => {
+      if (eeid !== null) await withdrawBatch(db, { instanceId: instance_id, eeid });
+      await queryRows(
+        db,
+        `update campaign_sends s set withdrawn = true
+         where instance_id = $1 and campaign_numid = $2 and not exists (${UNFINISHED})`,
+        [instance_id, campaign_numid],
+      );
+    });
   }
 }

@@ -1,3 +1,4 @@
+import type { EachByItself } from "../../../platform/each-by-itself.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { removeMessages } from "../sends/message-retention.ts";
 import { holdFolding } from "./event-counts.ts";
@@ -8,9 +9,15 @@ const DAY_MS = 86_400_000;
 /**
  * Removes what instances no longer keep, by whole days (UTC): events with their counts, archived messages, and then
  * messages of which no archive is left; at last the months that hold no events any more.
+ * @param each by the instance's id
  * @param signal ends it early; the next time goes on from there
  */
-export async function applyRetention(db: Db, now: Date, signal?: AbortSignal): Promise<void> {
+export async function applyRetention(
+  db: Db,
+  now: Date,
+  each: EachByItself<number>,
+  signal?: AbortSignal,
+): Promise<void> {
   const instances = await queryRows<{
     id: number;
     event_days: number | null;
@@ -24,10 +31,12 @@ export async function applyRetention(db: Db, now: Date, signal?: AbortSignal): P
   );
   for (const { id, event_days, archive_days, message_days } of instances) {
     if (signal?.aborted) return;
-    if (event_days !== null) await removeEventsBefore(db, id, startOfDay(now, event_days), signal);
-    if (archive_days !== null) await removeArchivesBefore(db, id, startOfDay(now, archive_days));
-    if (message_days !== null)
-      await removeMessages(db, { instanceId: id, before: startOfDay(now, message_days) }, signal);
+    await each.attempt(id, async () => {
+      if (event_days !== null) await removeEventsBefore(db, id, startOfDay(now, event_days), signal);
+      if (archive_days !== null) await removeArchivesBefore(db, id, startOfDay(now, archive_days));
+      if (message_days !== null)
+        await removeMessages(db, { instanceId: id, before: startOfDay(now, message_days) }, signal);
+    });
   }
   await dropEmptyEventMonths(db, now);
 }

@@ -71,12 +71,11 @@ export async function leaseMailbox(
 }
 
 /** The mailboxes whose last poll went well. */
-export async function listPolledMailboxes(db: Db, keyRing: KeyRing): Promise<LeasedMailbox[]> {
-  const rows = await queryRows<SealedMailbox>(
+export function listPolledMailboxes(db: Db): Promise<SealedMailbox[]> {
+  return queryRows(
     db,
     `select ${COLUMNS}, password_sealed as sealed from mailboxes where polled_at is not null and problem is null`,
   );
-  return rows.map((row) => withPassword(row, keyRing));
 }
 
 /** Lets a mailbox be polled at once. @returns false while somebody polls it, who may have looked already */
@@ -109,11 +108,13 @@ export async function settleMailbox(
   );
 }
 
-type SealedMailbox = Mailbox & { readonly sealed: string };
+/** Its password is to be unsealed yet. */
+export type SealedMailbox = Mailbox & { readonly sealed: string };
 
-function withPassword({ sealed, ...mailbox }: SealedMailbox, keyRing: KeyRing): LeasedMailbox {
+/** @throws where the password was sealed under another secret */
+export function withPassword({ sealed, ...mailbox }: SealedMailbox, keyRing: KeyRing): LeasedMailbox {
   const password = open(keyRing, PASSWORD_PURPOSE, sealed);
-  if (!password.ok) throw new Error(`the password of mailbox ${mailbox.name} was sealed under another keyRing`);
+  if (!password.ok) throw new Error(`the password of mailbox ${mailbox.name} was sealed under another secret`);
   return { ...mailbox, password: password.value.toString("utf8") };
 }
 
