@@ -240,6 +240,8 @@ export interface ObservationDetails {
   "transfer-failed": Failure;
   "transfer-access-read": { readonly version: number };
   "transfer-access-unreadable": Failure;
+  /** What of it lets nobody in, a line each: the first of what was not told before, and how much that is. */
+  "transfer-access-left-out": { readonly unreadable: readonly string[]; readonly count: number };
   "notify-failed": Failure & { readonly zone: string; readonly server?: string };
   "notify-given-up": { readonly zone: string; readonly server: string };
 
