@@ -144,6 +144,8 @@ describe("rules", () => {
     expect((await add("qname:past.example", "nxdomain", "--expires", "2020-01-01T00:00:00Z")).refused).toContain(
       "past",
     );
+    const february = ["--expires", "2199-02-30T00:00:00Z"];
+    expect((await add("qname:february.example", "nxdomain", ...february)).refused).toContain("is not a time");
   });
 
   it("go when they are removed, all of a trigger at once", async () => {
