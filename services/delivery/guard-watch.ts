@@ -4,7 +4,7 @@ import { holdInstance } from "../operations/mail/instance-hold.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { GuardPolicy } from "../platform/config/guard-policy.ts";
 import type { Observe } from "../platform/observability/observation.ts";
-import type { Db } from "../platform/postgres/db.ts";
+import { type Db, isDatabaseAway } from "../platform/postgres/db.ts";
 import { repeatTasks } from "../platform/repeated-work.ts";
 import { isSpread } from "../store/mail/by-instance.ts";
 import {
@@ -64,9 +64,19 @@ export async function watchInstances(options: GuardWatchOptions): Promise<boolea
       bouncesInADay: Math.min(hardBounces.leastWrong, unknownAddresses.leastWrong),
       complaintsInADay: complaints.leastWrong,
     });
-    for (const instance of watched) await watchInstance(options, instance);
+    for (const instance of watched) await watchSafely(options, instance);
     return watched.length > 0;
   });
+}
+
+/** An instance that cannot be judged keeps no other from being. @throws what concerns all of them */
+async function watchSafely(options: GuardWatchOptions, instance: WatchedInstance): Promise<void> {
+  try {
+    await watchInstance(options, instance);
+  } catch (err) {
+    if (isDatabaseAway(err)) throw err;
+    options.observe({ kind: "guard-failed", level: "error", instance: instance.name, err });
+  }
 }
 
 async function watchInstance(options: GuardWatchOptions, instance: WatchedInstance): Promise<void> {

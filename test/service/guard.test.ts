@@ -124,12 +124,12 @@ async function happened(instanceId: number, counts: { tried?: number; [kind: str
   await foldEventCounts(db);
   await db("outcome_deltas").insert({ instance_id: instanceId, minute: db.raw("date_trunc('minute', now())"), tried });
 }
-const watch = () =>
+const watch = (observe: (observation: Observation) => void = (observation) => observed.push(observation)) =>
   watchInstances({
     ...{ db, clock: systemClock },
     policy: guardPolicy,
     notices: stack.context.config.notices,
-    observe: (observation) => observed.push(observation),
+    observe,
     judges: true,
   });
 const heldReason = async (instanceId = stack.instanceId) =>
@@ -201,6 +201,17 @@ describe("who watches", () => {
       },
       (found) => Number(found!.tried) > 0,
     );
+  });
+
+  it("judges all others where one instance cannot be judged to its end", async () => {
+    await happened(watchedId, { tried: 2_000, complained: 6 });
+    await happened(otherId, { tried: 2_000, complained: 6 });
+    await watch((observation) => {
+      if (observed.push(observation) === 1) throw new Error("of the first of them");
+    });
+    expect(observed.map(({ kind }) => kind)).toEqual(["instance-held", "guard-failed", "instance-held"]);
+    const reason = "6 complaints of 2000 recipients (limit 0.3 %)";
+    expect([await heldReason(watchedId), await heldReason(otherId)]).toEqual([reason, reason]);
   });
 
   it.each([

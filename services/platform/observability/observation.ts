@@ -108,7 +108,8 @@ export interface ObservationDetails {
 
   "instance-held": { readonly instance: string; readonly detector: string; readonly reason: string };
   "instance-suspicious": { readonly instance: string; readonly detector: string; readonly reason: string };
-  "guard-failed": Failure;
+  /** Of one instance, where that alone could not be judged. */
+  "guard-failed": Failure & { readonly instance?: string };
   "guard-notice-failed": Failure & { readonly instance: string };
   "place-not-noted": Failure;
   "content-not-scanned": Failure;
@@ -203,6 +204,8 @@ export interface ObservationDetails {
   "zone-journal-pruned": { readonly removed: number };
   "zone-journal-pruning-failed": Failure;
   "upkeep-failed": Failure & { readonly task: string };
+  /** Of a catalog or a feed. */
+  "zone-upkeep-failed": Failure & { readonly zoneId: number };
   "traffic-report-failed": Failure;
   "zone-signed": { readonly zone: string; readonly serial: number };
   "zone-signing-failed": Failure & { readonly zone: string };
