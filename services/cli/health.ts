@@ -31,9 +31,9 @@ interface ServedZones {
 
 /**
  * `/healthz`: this process answers. `/readyz`: every service is ready, the zones are loaded, and the database answers and takes changes;
- * 503 with the reasons otherwise. Where a few zones do not fit into memory, or the database is away from name servers alone,
- * it is 200, and its status `degraded`: to take the server away would be worse for all that it answers. `/metrics`: the
- * metrics of all services, summed, in Prometheus' text form.
+ * 503 with the reasons otherwise. Where a few zones do not fit into memory, an ACL or a key cannot be read, or the database is
+ * away from name servers alone, it is 200, and its status `degraded`: to take the server away would be worse for all that it
+ * answers. `/metrics`: the metrics of all services, summed, in Prometheus' text form.
  */
 export function listenForMonitoring(
   addresses: readonly HostPort[],
@@ -57,17 +57,25 @@ export function listenForMonitoring(
 }
 
 async function readReadiness({ supervisor, db }: Watched) {
-  const zones = readServedZones((await supervisor.collectMetrics()).flat() as MetricFamilies);
+  const families = (await supervisor.collectMetrics()).flat() as MetricFamilies;
+  const zones = readServedZones(families);
+  const ofAccess = readUnreadableAccess(families);
   const ofServices = supervisor.notReady.map((name) => `${name} is not ready`);
   const ofDatabase = [await findDatabaseProblem(db)].filter((problem) => problem !== undefined);
   const needsDatabase = supervisor.states.some(({ name }) => !WITHOUT_DATABASE.includes(name));
   const isUnfit = ofServices.length + zones.problems.length > 0 || (needsDatabase && ofDatabase.length > 0);
-  const isDegraded = ofDatabase.length > 0 || (zones.served?.left_out.length ?? 0) > 0;
+  const isDegraded = ofDatabase.length + ofAccess.length + (zones.served?.left_out.length ?? 0) > 0;
   return {
     status: isUnfit ? "not ready" : isDegraded ? "degraded" : "ok",
-    problems: [...ofServices, ...ofDatabase, ...zones.problems],
+    problems: [...ofServices, ...ofDatabase, ...zones.problems, ...ofAccess],
     ...zones.served,
   };
+}
+
+/** What lets nobody transfer, as the name server of this stack cannot read it: 20 at most. */
+export function readUnreadableAccess(families: MetricFamilies): string[] {
+  const lines = labelsOf(families, { metric: "palomar_dns_transfer_access_unreadable", label: "what" });
+  return lines.map((line) => `transfers: ${line}`);
 }
 
 /** What the name server of this stack says of its zones; nothing where there is none. */

@@ -1,5 +1,5 @@
 import { Command, CommanderError } from "commander";
-import { type Config, loadConfig, unknownVariables } from "../platform/config/config.ts";
+import { type Config, loadConfig, namedPaths, unknownVariables } from "../platform/config/config.ts";
 import { packageVersion } from "../platform/package-folder.ts";
 import { CommandMisused } from "./command-errors.ts";
 import { endNow } from "./ending.ts";
@@ -46,6 +46,9 @@ const COMMANDS: { readonly [name: string]: readonly (() => Promise<Register>)[] 
   mailbox: [async () => (await import("./commands/mailbox.ts")).registerMailboxCommand],
 };
 
+/** Commands that look at the files which the configuration names before they begin, and tell all that is wrong together. */
+const LOOK_AT_FILES: readonly (string | undefined)[] = ["start", "migrate"];
+
 const REFUSED = 1;
 const USAGE = 2;
 
@@ -56,17 +59,16 @@ process.stdout.once("error", (error: NodeJS.ErrnoException) => {
   process.stdout.on("error", () => {});
   void endNow(Number(process.exitCode ?? 0));
 });
-const config = readConfig();
 const program = new Command("palomar")
   .description("DNS and mail infrastructure: services and the operator's commands")
   .version(packageVersion)
   .option("--json", "print one JSON object (lists: one array)")
   .configureHelp({ showGlobalOptions: true })
   .exitOverride();
-const runtime = makeRuntime(program, config);
 void main();
 
 async function main(): Promise<void> {
+  const runtime = makeRuntime(program, await readConfig());
   try {
     for (const load of commandsFor(process.argv.slice(2))) (await load())(program, runtime);
     inheritExit(program);
@@ -79,17 +81,24 @@ async function main(): Promise<void> {
 /** Those of the command that is called; where none is, all of them for the help, and none for the version. */
 function commandsFor(words: readonly string[]): readonly (() => Promise<Register>)[] {
   if (words[0] === "--version" || words[0] === "-V") return [];
-  const called = words.find((word) => !word.startsWith("-"));
+  const called = calledOf(words);
   return (
     (called !== undefined && Object.hasOwn(COMMANDS, called) && COMMANDS[called]) || Object.values(COMMANDS).flat()
   );
 }
 
-function readConfig(): Config {
+function calledOf(words: readonly string[]): string | undefined {
+  return words.find((word) => !word.startsWith("-"));
+}
+
+async function readConfig(): Promise<Config> {
   const loaded = loadConfig();
   for (const name of unknownVariables()) process.stderr.write(`palomar: unknown variable ${name}\n`);
   if (loaded.ok) return loaded.value;
-  for (const problem of loaded.error) process.stderr.write(`palomar: ${problem}\n`);
+  const ofFiles = LOOK_AT_FILES.includes(calledOf(process.argv.slice(2)))
+    ? await (await import("./stack.ts")).checkPaths(namedPaths())
+    : [];
+  for (const problem of [...loaded.error, ...ofFiles]) process.stderr.write(`palomar: ${problem}\n`);
   process.exit(USAGE);
 }
 

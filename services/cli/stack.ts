@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { purposesOf } from "../core/key-purposes.ts";
 import type { KeyRing } from "../core/key-ring.ts";
 import { judgeCertificate } from "../platform/certificate.ts";
-import type { Config } from "../platform/config/config.ts";
+import type { Config, NamedPaths } from "../platform/config/config.ts";
 import { findKeys } from "../platform/config/secret.ts";
 import { inTime } from "../platform/deadline.ts";
 import { giveBackMemorySoon } from "../platform/give-back-memory.ts";
@@ -200,22 +200,25 @@ async function bringUpToDate(db: Db): Promise<void> {
  */
 export async function checkSurroundings(config: Config, services: readonly ServiceName[]): Promise<string[]> {
   const { dataDir, tls, placeDatabase } = config;
-  const files = [
-    ...(tls
-      ? ([
-          ["PALOMAR_TLS_CERT", tls.certPath],
-          ["PALOMAR_TLS_KEY", tls.keyPath],
-        ] as const)
-      : []),
-    ...(placeDatabase === null ? [] : ([["PALOMAR_PLACE_DATABASE", placeDatabase]] as const)),
-  ];
-  const unreadable = await Promise.all(
-    files.map(async ([variable, path]) => explain(variable, await attempt(access(path, constants.R_OK)))),
-  );
-  const folder = await attempt(makeFolder(dataDir).then(() => access(dataDir, constants.W_OK)));
-  const pair = tls && unreadable.every((problem) => problem === undefined) ? judgeCertificate(tls) : undefined;
-  const found = [...unreadable, pair, explain("PALOMAR_DATA_DIR", folder)].filter((problem) => problem !== undefined);
+  const { certPath, keyPath } = tls ?? { certPath: null, keyPath: null };
+  const found = await checkPaths({ certPath, keyPath, placeDatabase, dataDir });
   return [...found, ...missingListeners(config, services), ...missingKeys(config, services)];
+}
+
+/** Of {@link checkSurroundings} what can be told while other variables are wrong. */
+export async function checkPaths({ certPath, keyPath, placeDatabase, dataDir }: NamedPaths): Promise<string[]> {
+  const whyUnread = async (variable: string, path: string | null) =>
+    path === null ? undefined : explain(variable, await attempt(access(path, constants.R_OK)));
+  const unreadable = await Promise.all([
+    whyUnread("PALOMAR_TLS_CERT", certPath),
+    whyUnread("PALOMAR_TLS_KEY", keyPath),
+    whyUnread("PALOMAR_PLACE_DATABASE", placeDatabase),
+  ]);
+  const folder = await attempt(makeFolder(dataDir).then(() => access(dataDir, constants.W_OK)));
+  const [noCert, noKey] = unreadable;
+  const isPairThere = certPath !== null && keyPath !== null && noCert === undefined && noKey === undefined;
+  const pair = isPairThere ? judgeCertificate({ certPath, keyPath }) : undefined;
+  return [...unreadable, pair, explain("PALOMAR_DATA_DIR", folder)].filter((problem) => problem !== undefined);
 }
 
 /** Keys that a service uses, and the key file does not hold: most likely it is another service's. */

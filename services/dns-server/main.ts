@@ -209,10 +209,12 @@ async function follow(
 function startReports(
   lifecycle: Lifecycle,
   { config, observe, clock, db }: ServiceContext,
-  { writer, publisher, feed }: Zones,
+  { writer, publisher, accessFeed, feed }: Zones,
   statistics: Statistics,
 ): void {
-  lifecycle.onStop("metrics", exportStatistics(statistics, writer, completenessOf(feed, publisher)));
+  const unreadableAccess = () => accessFeed.table?.unreadable ?? [];
+  const completeness = completenessOf(feed, publisher);
+  lifecycle.onStop("metrics", exportStatistics(statistics, writer, completeness, unreadableAccess));
   const leftOutReports = startLeftOutReports({ db, observe, node: config.node, leftOut: () => publisher.leftOut });
   lifecycle.onStop("reports of zones left out", () => leftOutReports.stop());
   const { resellers } = config.dns;

@@ -1,4 +1,4 @@
-import { type AddressBlock, parseAddressBlock } from "./message/address-block.ts";
+import { type AddressBlock, knownAddressBlock } from "../core/dns/address-block.ts";
 import type { Client } from "./message/client.ts";
 
 /** What becomes of an answer. */
@@ -42,7 +42,7 @@ export class RateLimit {
   constructor(settings: RateLimitSettings) {
     this.#settings = settings;
     this.#words = new Int32Array(settings.table);
-    this.#allow = settings.allow.map(parseAddressBlock);
+    this.#allow = settings.allow.map(knownAddressBlock);
   }
 
   get isOn(): boolean {
@@ -69,7 +69,7 @@ export class RateLimit {
 
   #isExempt(client: Client): boolean {
     if (!this.#settings.limitLoopback && client.isLoopback) return true;
-    return this.#allow.some((block) => block.contains(client));
+    return this.#allow.some((block) => client.isIn(block));
   }
 
   #key(client: Client, kind: number, origin: number): number {

@@ -1,11 +1,23 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { startUpkeep } from "../../services/dns-server/feed/catalog-upkeep.ts";
 import { addCatalog, refreshCatalog } from "../../services/operations/dns/catalogs.ts";
 import { addCompany } from "../../services/operations/dns/companies.ts";
+import { systemClock } from "../../services/platform/clock.ts";
+import type { Observation } from "../../services/platform/observability/observation.ts";
 import { queryRows } from "../../services/platform/postgres/db.ts";
 import { lookForZoneChanges, startOfLooks } from "../../services/store/dns/catalogs.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { addZoneOwner, deleteZone, nameOf, putZone, SCOPE, SIGNER, suspendZone } from "../support/dns-server.ts";
+import {
+  addZoneOwner,
+  deleteZone,
+  eventually,
+  nameOf,
+  putZone,
+  SCOPE,
+  SIGNER,
+  suspendZone,
+} from "../support/dns-server.ts";
 
 let database: TestDatabase;
 let own: number;
@@ -54,6 +66,31 @@ test("the whole comparison finds what has changed before any look", async () => 
   await putZone(database, "third.example", ["@ NS ns.example.net."]);
   expect(await refreshCatalog(db, own, "test")).toBe(true);
   expect(await refreshCatalog(db, own, "test")).toBe(false);
+});
+
+test("a catalog that cannot be read holds up no other, and is followed again when it can", async () => {
+  const { db } = database;
+  const catalogs = () =>
+    queryRows<{ id: number; members: number }>(
+      db,
+      `select c.id, count(m.zone_id)::int as members from zones c left join catalog_members m on m.catalog_id = c.id
+      where c.kind = 'catalog' group by c.id order by c.id`,
+      [],
+    );
+  const [broken] = await queryRows<{ apex: Buffer }>(db, "select apex from zones where id = $1", [own]);
+  await queryRows(db, "update zones set apex = $1 where id = $2", [Buffer.from([0xff]), own]);
+  const told: Observation[] = [];
+  const upkeep = startUpkeep({ db, clock: systemClock, observe: (observation) => told.push(observation) });
+  onTestFinished(() => upkeep.stop());
+  await putZone(database, "theirs.example", ["@ NS ns.example.net."], "found by a look", {
+    resellerId: "other",
+    crmId: "c",
+  });
+  await eventually(async () => (await catalogs()).find(({ id }) => id === others)?.members === 1, 20_000);
+  expect(told[0]).toMatchObject({ kind: "zone-upkeep-failed", zoneId: own });
+  await putZone(database, "fourth.example", ["@ NS ns.example.net."]);
+  await queryRows(db, "update zones set apex = $1 where id = $2", [broken!.apex, own]);
+  await eventually(async () => (await catalogs()).find(({ id }) => id === own)?.members === 2, 30_000);
 });
 
 test("whatever refers to zones, records and companies is found by an index when they go", async () => {

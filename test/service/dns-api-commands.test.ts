@@ -162,6 +162,7 @@ describe("palomar acl add", () => {
     [["one", "new", "--tsig", "key.example"], "TSIG key key.example already exists"],
     [["nobody", "new"], "reseller nobody does not exist"],
     [["one", "new", "--block", "192.0.2.1/24"], "host bits"],
+    [["one", "new", "--block", "::ffff:192.0.2.1"], "write it as an IPv4 block, 192.0.2.1/32"],
     [["one", "new", "--tsig", "k:hmac-md5"], "hmac-md5"],
     [["one", "new", "--tsig", "k:hmac-sha1:!!"], "base64"],
     [["one", "new", "--tsig", "k:hmac-sha1:c2VjcmV0IHNlY3JldCBzZWNyZXQ=:"], "base64"],
@@ -203,6 +204,7 @@ test("palomar resolver-block add", async () => {
   expect(emptied.json).toEqual({ block: "192.0.2.0/24", description: "" });
   expect((await api.call("GET", "/api/v1/resolver_blocks")).body.resolver_blocks).toEqual([emptied.json]);
   expect((await palomar("resolver-block", "add", "one", "192.0.2.1/24")).refused).toContain("host bits");
+  expect((await palomar("resolver-block", "add", "one", "::ffff:192.0.2.0/120")).refused).toContain("192.0.2.0/24");
   expect((await palomar("resolver-block", "add", "nobody", "192.0.2.0/24")).refused).toContain("does not exist");
 });
 

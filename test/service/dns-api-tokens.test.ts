@@ -401,6 +401,10 @@ describe("a token", () => {
     expect((await palomar("token", "add", "one", "x", "--verb", "fly")).refused).toContain("verbs are create, modify");
     expect((await palomar("token", "add", "one", "x", "--owner", "_acme-challenge")).status).toBe(1);
     expect((await palomar("token", "add", "nobody", "x")).status).toBe(1);
+    const february = await palomar("token", "add", "one", "x", "--expires", "2199-02-30T00:00:00Z");
+    expect(february).toMatchObject({ status: 1, refused: expect.stringContaining("expires: a time to come") });
+    const mapped = await palomar("token", "add", "one", "x", "--network", "::ffff:192.0.2.1");
+    expect(mapped).toMatchObject({ status: 1, refused: expect.stringContaining("an IPv4 block, 192.0.2.1/32") });
     const { rows } = await api.database.db.raw("select count(*)::int as keys from tsig_keys");
     expect(rows[0].keys).toBe(1);
   });

@@ -70,6 +70,7 @@ test.each([
   ["find", "test", "--state", "lost"],
   ["find", "test", "--reason", "whatever"],
   ["find", "test", "--from", "yesterday"],
+  ["find", "test", "--until", "2020-02-30"],
   ["find", "test", "--limit", "many"],
   ["find", "test", "--campaign", "x"],
   ["show", "test", "x"],

@@ -7,6 +7,7 @@ import type { TsigKey } from "../../services/core/dns/tsig.ts";
 import { start } from "../../services/dns-server/main.ts";
 import { removeExpiredRules } from "../../services/operations/dns/rpz-expiries.ts";
 import type { RunningService } from "../../services/platform/service.ts";
+import { listFeedsWithExpired } from "../../services/store/dns/rpz-feeds.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addZoneOwner, dnsServerContext, eventually, nameOf, putZone, SCOPE } from "../support/dns-server.ts";
 import { operatorOf } from "../support/operator.ts";
@@ -144,6 +145,8 @@ describe("rules", () => {
     expect((await add("qname:past.example", "nxdomain", "--expires", "2020-01-01T00:00:00Z")).refused).toContain(
       "past",
     );
+    const february = ["--expires", "2199-02-30T00:00:00Z"];
+    expect((await add("qname:february.example", "nxdomain", ...february)).refused).toContain("is not a time");
   });
 
   it("go when they are removed, all of a trigger at once", async () => {
@@ -159,8 +162,12 @@ describe("rules", () => {
     for (const again of [[], ["--expires", later]]) {
       expect((await add("qname:passing.example", "drop", ...again)).json, "as it was").toMatchObject({ expires });
     }
-    expect(await removeExpiredRules(database.db, new Date(), "test")).toEqual([]);
-    expect(await removeExpiredRules(database.db, new Date(Date.now() + 3_700_000), "test")).toHaveLength(1);
+    const in61Minutes = new Date(Date.now() + 3_700_000);
+    expect(await listFeedsWithExpired(database.db, new Date())).toEqual([]);
+    for (const { apex } of await listFeedsWithExpired(database.db, in61Minutes)) {
+      await removeExpiredRules(database.db, apex, in61Minutes, "test");
+    }
+    expect(await listFeedsWithExpired(database.db, in61Minutes)).toEqual([]);
     expect(await rules()).toBe(6);
     expect((await add("qname:passing.example", "drop", "--expires", expires)).refused).toBeUndefined();
     expect(await rules()).toBe(7);

@@ -222,10 +222,10 @@ test("what was exported can be read back, and wrong lines do not stop good ones"
   const report = await read(
     "email,kind,since,note,campaign\r\n" +
       '@bulk.test,,2020-01-02T03:04:05Z,"old, list",\r\nnot an address,,,,\r\nz@bulk.test,strange,,,\r\n' +
-      "z@bulk.test,unsubscribed,,,7\r\nz@bulk.test,by-hand,yesterday,,\r\n@bulk.test,invalid,,,\r\nz@bulk.test,,,,,more\r\n",
+      "z@bulk.test,unsubscribed,,,7\r\nz@bulk.test,by-hand,yesterday,,\r\nz@bulk.test,by-hand,2020-02-30,,\r\n@bulk.test,invalid,,,\r\nz@bulk.test,,,,,more\r\n",
   );
-  expect(report).toMatchObject({ created: 1, updated: 0, rejected: 6 });
-  expect(report.errors.map(({ line }) => line)).toEqual([3, 4, 5, 6, 7, 8]);
+  expect(report).toMatchObject({ created: 1, updated: 0, rejected: 7 });
+  expect(report.errors.map(({ line }) => line)).toEqual([3, 4, 5, 6, 7, 8, 9]);
   const [kept] = (await listSuppressions(api.db, api.north.id, { text: "any@bulk.test" }, { limit: 5 })).entries;
   expect(kept).toMatchObject({ target: "@bulk.test", note: "old, list", since: new Date("2020-01-02T03:04:05Z") });
 });

@@ -10,6 +10,7 @@ import { TYPE } from "../../services/core/dns/rr-types.ts";
 import { findTsig, type TsigKey } from "../../services/core/dns/tsig.ts";
 import type { KeyRing } from "../../services/core/key-ring.ts";
 import { start } from "../../services/dns-server/main.ts";
+import type { Observation } from "../../services/platform/observability/observation.ts";
 import { type Db, openDb } from "../../services/platform/postgres/db.ts";
 import type { RunningService } from "../../services/platform/service.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
@@ -45,6 +46,8 @@ let dataDir: string;
 let db: Db;
 /** How often it has looked a zone up there that somebody wants to transfer. */
 let lookUps = 0;
+/** What it could not read of who may transfer, as it tells. */
+const leftOut: Observation[] = [];
 /** What the name server's clock says; undefined while it goes on. */
 let stoppedAtMs: number | undefined;
 
@@ -72,7 +75,11 @@ beforeAll(async () => {
   });
   db = openDb(database.url, { connections: 10, name: "transfers" });
   db.client.pool.on("createSuccess", (_event: number, connection: pg.Client) => countLookUps(connection));
-  service = await start({ ...context, db, clock: { nowMs: () => stoppedAtMs ?? Date.now() } });
+  const observe = (observation: Observation) => {
+    if (observation.kind === "transfer-access-left-out") leftOut.push(observation);
+    context.observe(observation);
+  };
+  service = await start({ ...context, db, observe, clock: { nowMs: () => stoppedAtMs ?? Date.now() } });
   server = service.addresses.dns as string;
   // A slow database says late who may transfer.
   await eventually(async () => (await axfr("example.org")).rcode === "NOERROR", 60_000);
@@ -248,6 +255,28 @@ describe("who may transfer", () => {
     await eventually(async () => (await axfr("late.example")).rcode === "NOERROR", 60_000);
     await database.db("acls").where({ name: "late" }).delete();
     await eventually(async () => (await axfr("late.example")).rcode === "REFUSED", 60_000);
+  });
+
+  it("an ACL and a key that cannot be read take nothing else with them, and are told of once", async () => {
+    const { db: owner } = database;
+    // As rows stand there that were taken before such blocks were refused, or sealed by another secret.
+    await owner("acls").insert({ reseller_id: SCOPE.resellerId, name: "mapped", blocks: ["::ffff:127.0.0.1/128"] });
+    await owner("tsig_keys").insert({ name: "lost.example", algorithm: "hmac-sha256", secret_sealed: "of another" });
+    onTestFinished(async () => {
+      await owner("acls").where({ name: "mapped" }).delete();
+      await owner("tsig_keys").where({ name: "lost.example" }).delete();
+    });
+    await putZone(database, "beside.example", ["@ NS ns.example.net."]);
+    expect((await axfr("beside.example")).rcode).toBe("REFUSED");
+    await allowMore("beside.example", "beside");
+    await eventually(async () => (await axfr("beside.example")).rcode === "NOERROR", 60_000);
+    await owner("acls").where({ name: "beside" }).delete();
+    await eventually(async () => (await axfr("beside.example")).rcode === "REFUSED", 60_000);
+    const lines = leftOut.flatMap((observation) => ("unreadable" in observation ? observation.unreadable : []));
+    expect(lines.sort()).toEqual([
+      expect.stringMatching(/^ACL mapped of reseller .*: ::ffff:127\.0\.0\.1\/128 is about IPv4 addresses/),
+      "TSIG key lost.example: its secret cannot be opened",
+    ]);
   });
 });
 

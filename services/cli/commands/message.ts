@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { BOUNCE_REASONS } from "../../core/mail/bounce/reason.ts";
+import { parseDateOrMoment } from "../../core/moment.ts";
 import type { readPlace } from "../../operations/mail/message-export.ts";
 import { toMessageJson, toStoryJson } from "../../operations/mail/message-json.ts";
 import { type MessageSearch, planSearch, searchMessages } from "../../operations/mail/message-search.ts";
@@ -77,8 +78,7 @@ function readSearch(
   { limit: _, campaign, state, reason, from, until, ...texts }: Given,
 ): MessageSearch {
   const moment = (text: string | undefined) => {
-    const read = text === undefined ? undefined : new Date(text);
-    return read !== undefined && Number.isNaN(read.getTime()) ? runtime.misused(`${text} is no moment`) : read;
+    return text === undefined ? undefined : (parseDateOrMoment(text) ?? runtime.misused(`${text} is no moment`));
   };
   const isState = (text: string): text is FoundMessage["state"] => (MESSAGE_STATES as readonly string[]).includes(text);
   if (state !== undefined && !isState(state))

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { canonicalBlock } from "../../core/dns/address-block.ts";
+import { formatAddressBlock, readAddressBlock } from "../../core/dns/address-block.ts";
 import { putResolverBlock } from "../../store/dns/resolver-blocks.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
@@ -14,7 +14,8 @@ export function registerResolverBlockCommand(program: Command, runtime: CommandR
     .option("--description <text>", "what the block is; without it that of a block that is there stays")
     .description("add a block, or give one that is there another description")
     .action(async (resellerId: string, cidr: string, { description }: { description?: string }) => {
-      const block = canonicalBlock(cidr) ?? runtime.refuse(`${cidr} is not an address block, or has host bits set`);
+      const read = readAddressBlock(cidr);
+      const block = read.ok ? formatAddressBlock(read.value) : runtime.refuse(read.error.message);
       const stored = await runtime.withDatabase(({ db }) => putResolverBlock(db, resellerId, { block, description }));
       if (!stored) return runtime.refuse(`reseller ${resellerId} does not exist`);
       runtime.print(stored, `${stored.block} ${stored.description}`.trimEnd());

@@ -9,6 +9,7 @@ import {
   parseRpzTrigger,
   type RpzTrigger,
 } from "../../core/dns/rpz/rules.ts";
+import { parseMoment } from "../../core/moment.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { addFeed, feedDoesNotExist, removeFeed, setFeedActive } from "../../operations/dns/rpz-feeds.ts";
 import { type ImportReport, importRules } from "../../operations/dns/rpz-import.ts";
@@ -263,10 +264,8 @@ function readTrigger(runtime: CommandRuntime, text: string): RpzTrigger {
 
 /** RFC 3339, in the future. */
 function readTime(runtime: CommandRuntime, text: string): Date {
-  const isTime = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:\d{2})$/i.test(text);
-  const time = new Date(text);
-  if (!isTime || Number.isNaN(time.getTime()))
-    return runtime.misused(`${text} is not a time like 2026-12-01T00:00:00Z`);
+  const time = parseMoment(text);
+  if (time === undefined) return runtime.misused(`${text} is not a time like 2026-12-01T00:00:00Z`);
   return time.getTime() > Date.now() ? time : runtime.refuse(`${text} is past`);
 }
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { canonicalBlock } from "../../core/dns/address-block.ts";
+import { canonicalBlock, formatAddressBlock, readAddressBlock } from "../../core/dns/address-block.ts";
 import { invalidField } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { listResolverBlocks, putResolverBlock, removeResolverBlock } from "../../store/dns/resolver-blocks.ts";
@@ -42,10 +42,9 @@ export const makeResolverBlockEndpoints: MakeConsoleEndpoints = ({ db }) => {
       act: async ({ caller, params, fields }) => {
         const reseller = await visibleReseller(db, caller, params.id);
         if (!reseller.ok) return reseller;
-        const block = canonicalBlock(fields.block);
-        if (block === undefined) {
-          return refuse(invalidField("block", "no-address-block", { text: fields.block }));
-        }
+        const read = readAddressBlock(fields.block);
+        if (!read.ok) return refuse(invalidField("block", read.error));
+        const block = formatAddressBlock(read.value);
         const stored = await putResolverBlock(db, params.id, { block, description: fields.description });
         return stored ? ok(stored) : refuse(problem("no-such-reseller"));
       },

@@ -1,6 +1,6 @@
 import { invalidField, type Refusal } from "../refusal.ts";
 import { ok, type Result, refuse } from "../result.ts";
-import { canonicalBlock } from "./address-block.ts";
+import { formatAddressBlock, parseAddressBlock, readAddressBlock } from "./address-block.ts";
 import { ancestorOf, type DomainName, MAX_NAME_OCTETS } from "./name.ts";
 import { formatPattern, leastOctetsOfBoth, matchesPattern, type NamePattern, readPattern } from "./name-pattern.ts";
 import { POLICY_VERBS, type PolicyVerb, RECORD_VERBS, type RecordVerb } from "./policy-verbs.ts";
@@ -172,8 +172,8 @@ function readList<Entry>(
 }
 
 function readNetwork(text: string): Result<string, Refusal> {
-  const block = canonicalBlock(text);
-  return block === undefined ? refuse(invalidField("networks", "no-address-block", { text })) : ok(block);
+  const block = parseAddressBlock(text);
+  return block.ok ? ok(formatAddressBlock(block.value)) : refuse(invalidField("networks", block.error));
 }
 
 function readName(field: string, text: string): Result<NamePattern, Refusal> {
@@ -203,7 +203,11 @@ function findTooLong(policy: AccessPolicy): Refusal | undefined {
 
 /** What of a policy lets nothing pass. */
 function findUseless(policy: AccessPolicy): Refusal | undefined {
-  const { zones, names, verbs } = policy;
+  const { networks, zones, names, verbs } = policy;
+  for (const network of networks ?? []) {
+    const block = readAddressBlock(network);
+    if (!block.ok) return invalidField("networks", block.error);
+  }
   const ofZones = verbs.find((verb) => !(RECORD_VERBS as readonly string[]).includes(verb));
   if (ofZones !== undefined && !coversWholeZones(policy))
     return invalidField("verbs", "policy-whole-zones", { verb: ofZones });

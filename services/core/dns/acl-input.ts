@@ -1,8 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { invalidField, type Refusal } from "../refusal.ts";
 import { ok, type Result, refuse } from "../result.ts";
-import { canonicalBlock, isWholeAddress } from "./address-block.ts";
-import { isForMany } from "./ip-address.ts";
+import { type Sentence, sentence } from "../sentences.ts";
+import { formatAddressBlock, readAddressBlock } from "./address-block.ts";
+import { isForMany, parseIpAddress } from "./ip-address.ts";
 import { formatDomainName, parseDomainName } from "./name.ts";
 import type { TsigAlgorithm } from "./tsig.ts";
 
@@ -60,11 +61,11 @@ export function readAcl({ name, blocks, zones, notify }: AclInput): Result<AclPa
   if (!/^[^\p{Cc}]{1,128}$/u.test(name)) {
     return refuse(invalidField("name", "acl-name-form"));
   }
-  const readBlocks = readEach("blocks", blocks, canonicalBlock, "no-address-block");
+  const readBlocks = readEach("blocks", blocks, readBlock);
   if (!readBlocks.ok) return readBlocks;
-  const readZones = readEach("zones", zones, canonicalName, "no-domain-name");
+  const readZones = readEach("zones", zones, orElse(canonicalName, "no-domain-name"));
   if (!readZones.ok) return readZones;
-  const readServers = readEach("notify", notify, canonicalServer, "host-or-host-port");
+  const readServers = readEach("notify", notify, orElse(canonicalServer, "host-or-host-port"));
   if (!readServers.ok) return readServers;
   const named = readZones.value.length > 0 ? readZones.value : null;
   return ok({ name, blocks: readBlocks.value, zones: named, notify: readServers.value });
@@ -102,18 +103,29 @@ export function tsigKeyWarning({ name, algorithm, secret }: TsigKeyParts): strin
 function readEach(
   field: AclEntries,
   texts: readonly string[],
-  read: (text: string) => string | undefined,
-  code: "no-address-block" | "no-domain-name" | "host-or-host-port",
+  read: (text: string) => Result<string, Sentence>,
 ): Result<string[], Refusal> {
   const most = MOST_ENTRIES[field];
   if (texts.length > most) return refuse(invalidField(field, "too-many-entries", { most }));
   const values: string[] = [];
   for (const text of texts) {
     const value = read(text);
-    if (value === undefined) return refuse(invalidField(field, code, { text }));
-    values.push(value);
+    if (!value.ok) return refuse(invalidField(field, value.error));
+    values.push(value.value);
   }
   return ok([...new Set(values)]);
+}
+
+function readBlock(text: string): Result<string, Sentence> {
+  const block = readAddressBlock(text);
+  return block.ok ? ok(formatAddressBlock(block.value)) : block;
+}
+
+function orElse(read: (text: string) => string | undefined, code: "no-domain-name" | "host-or-host-port") {
+  return (text: string): Result<string, Sentence> => {
+    const value = read(text);
+    return value === undefined ? refuse(sentence(code, { text })) : ok(value);
+  };
 }
 
 /** Zones have names: the root is none. */
@@ -134,6 +146,10 @@ function canonicalServer(text: string): string | undefined {
   if (host === undefined || port < 1 || port > 65_535 || isForMany(host)) return undefined;
   if (match?.[1] !== undefined) return isWholeAddress(host) && host.includes(":") ? `[${host}]:${port}` : undefined;
   return isWholeAddress(host) || isServerName(host) ? `${host}:${port}` : undefined;
+}
+
+function isWholeAddress(text: string): boolean {
+  return parseIpAddress(text) !== undefined;
 }
 
 /** RFC 1123 §2.1: no host name ends in a number, so that addresses can be told from names. */

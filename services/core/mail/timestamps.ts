@@ -1,3 +1,5 @@
+import { wallClockMs } from "../moment.ts";
+
 /** The API's timestamps: wall-clock time of an instance's zone, to the second, without a mark of the zone. */
 
 /** `2026-11-20T12:00:00`. @param timeZone IANA name */
@@ -19,10 +21,8 @@ const TIMESTAMP = /^(?!0000)(\d{4}-\d\d-\d\d)[_T](\d\d:\d\d:\d\d)$/;
  */
 export function parseTimestamp(text: string, timeZone: string, end: "first" | "last" = "first"): Date | undefined {
   const [, date, time] = TIMESTAMP.exec(text) ?? [];
-  const wallMs = date === undefined ? Number.NaN : Date.parse(`${date}T${time}Z`);
-  if (Number.isNaN(wallMs)) return undefined;
-  // A 30th of February has become a day of March.
-  if (!new Date(wallMs).toISOString().startsWith(`${date}T${time}`)) return undefined;
+  const wallMs = date === undefined || time === undefined ? undefined : wallClockMs(date, time);
+  if (wallMs === undefined) return undefined;
   // The offset is that of a day before or of a day after, unless the clocks change twice within two days.
   const before = wallMs - offsetMs(wallMs - MS_PER_DAY, timeZone);
   const after = wallMs - offsetMs(wallMs + MS_PER_DAY, timeZone);

@@ -1,4 +1,5 @@
 import { isIPv4, isIPv6 } from "node:net";
+import { type AddressBlock, isInBlock } from "../../core/dns/address-block.ts";
 
 /** How a query came. */
 export const TRANSPORT = { UDP: 0, TCP: 1, TLS: 2, HTTPS: 3 } as const;
@@ -44,6 +45,11 @@ export class Client {
       ((octets[2 * word]! << 8) | octets[2 * word + 1]!).toString(16),
     );
     return text.join(":");
+  }
+
+  /** Without making text of the address. */
+  isIn(block: AddressBlock): boolean {
+    return isInBlock(this.address, block, this.addressOctets);
   }
 
   get isLoopback(): boolean {

@@ -29,17 +29,19 @@ export interface ZoneCompleteness {
   }[];
 }
 
-/** So many zones are named. */
+/** So many of a kind are named. */
 const MOST_NAMED = 20;
 
 /**
  * Shows the threads' counters and the zone database's size among this process' metrics.
+ * @param unreadableAccess what of the transfer access cannot be read, a line each
  * @returns takes them off again
  */
 export function exportStatistics(
   statistics: Statistics,
   zoneDatabase: ZoneDatabaseSize,
   { isLoaded, expectedCount, leftOut }: ZoneCompleteness,
+  unreadableAccess: () => readonly string[],
 ): () => void {
   const made = [
     new Counter({
@@ -98,6 +100,16 @@ export function exportStatistics(
         for (const { zone, servesLastVersion, takenOctets } of leftOut().slice(0, MOST_NAMED)) {
           this.set({ zone, answer: servesLastVersion ? "outdated" : "servfail" }, takenOctets);
         }
+      },
+    }),
+    new Gauge({
+      name: "palomar_dns_transfer_access_unreadable",
+      help: "1 for each ACL, TSIG key, feed or catalog that cannot be read, and so lets nobody transfer; the first 20",
+      labelNames: ["what"],
+      registers: [registry],
+      collect() {
+        this.reset();
+        for (const what of unreadableAccess().slice(0, MOST_NAMED)) this.set({ what }, 1);
       },
     }),
     gauge("palomar_dns_zone_database_octets", "Memory that the zones take", () => zoneDatabase.usedOctets),

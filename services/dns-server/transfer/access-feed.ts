@@ -8,6 +8,8 @@ import { openAccess, sealAccess } from "./sealed-access.ts";
 
 /** A change of an ACL is in force within a second: half of it for noticing, half for reading. */
 const POLL_MS = 500;
+/** A line of the log names so much of what cannot be read. */
+const MOST_NAMED = 20;
 
 /** Keeps the access table as the database has it; while the database is away the last table stays. */
 export class AccessFeed {
@@ -16,6 +18,8 @@ export class AccessFeed {
   readonly #observe: Observe;
   #access: TransferAccess | undefined;
   #table: AccessTable | undefined;
+  /** What of the table before could not be read, which has been told. */
+  #told: readonly string[] = [];
   /** What was restored is believed only until the database says what it has, whatever the versions. */
   #isRestored = false;
   #following: RepeatedWork | undefined;
@@ -99,6 +103,17 @@ export class AccessFeed {
   #take(access: TransferAccess): void {
     this.#table = new AccessTable(access);
     this.#access = access;
+    this.#tellUnreadable(this.#table.unreadable);
     this.#becomeKnown();
+  }
+
+  /** What cannot be read is told once, however often the rest changes. */
+  #tellUnreadable(unreadable: readonly string[]): void {
+    const told = new Set(this.#told);
+    const news = unreadable.filter((line) => !told.has(line));
+    this.#told = unreadable;
+    if (news.length === 0) return;
+    const named = news.slice(0, MOST_NAMED);
+    this.#observe({ kind: "transfer-access-left-out", level: "error", unreadable: named, count: news.length });
   }
 }

@@ -1,8 +1,8 @@
+import { type AddressBlock, readAddressBlock } from "../../core/dns/address-block.ts";
 import { type DomainName, nameFromStoredWire, parseDomainName } from "../../core/dns/name.ts";
 import type { TsigKey } from "../../core/dns/tsig.ts";
 import { splitHostPort } from "../../platform/config/config-values.ts";
-import type { TransferAccess, TransferGrant } from "../../store/dns/transfer-access.ts";
-import { type AddressBlock, parseAddressBlock } from "../message/address-block.ts";
+import type { RestrictedZone, TransferAccess, TransferGrant } from "../../store/dns/transfer-access.ts";
 import type { Client } from "../message/client.ts";
 
 /** A zone whose transfer somebody asks for, and whose ACLs are for it. */
@@ -19,18 +19,36 @@ export interface NotifyTarget {
   readonly key: TsigKey | undefined;
 }
 
-/** Who may transfer what, arranged for asking. Immutable: a change makes a new table. */
+/**
+ * Who may transfer what, arranged for asking. Immutable: a change makes a new table. What of it cannot be read lets nobody in,
+ * and takes nothing else with it: it may be one reseller's among many.
+ */
 export class AccessTable {
   readonly version: number;
+  /** What cannot be read, and why, a line each. */
+  readonly unreadable: readonly string[];
   readonly #keys: ReadonlyMap<string, TsigKey>;
   readonly #grants: ReadonlyMap<string, readonly Grant[]>;
   readonly #restricted: ReadonlyMap<string, readonly string[]>;
 
-  constructor({ version, keys, grants, restricted }: TransferAccess) {
+  constructor({ version, keys, unopenedKeys, grants, restricted }: TransferAccess) {
+    const unreadable = unopenedKeys.map((name) => `TSIG key ${name}: its secret cannot be opened`);
+    const orNote = <Row, Read>(rows: readonly Row[], what: (row: Row) => string, read: (row: Row) => Read): Read[] =>
+      rows.flatMap((row) => {
+        try {
+          return [read(row)];
+        } catch (error) {
+          unreadable.push(`${what(row)}: ${(error as Error).message}`);
+          return [];
+        }
+      });
     this.version = version;
-    this.#keys = new Map(keys.map((key) => tsigKey(key)).map((key) => [key.name.key, key]));
-    this.#grants = groupGrants(grants.map((grant) => this.#grantOf(grant)));
-    this.#restricted = new Map(restricted.map(({ apex, resellerIds }) => [nameFromStoredWire(apex).key, resellerIds]));
+    this.#keys = new Map(orNote(keys, ({ name }) => `TSIG key ${name}`, tsigKey).map((key) => [key.name.key, key]));
+    this.#grants = groupGrants(orNote(grants, nameOfGrant, (grant) => this.#grantOf(grant)));
+    // Nobody can ask for a zone whose name cannot be read.
+    const guarded = orNote(restricted, nameOfRestricted, (zone) => [nameFromStoredWire(zone.apex).key, zone] as const);
+    this.#restricted = new Map(guarded.map(([apex, { resellerIds }]) => [apex, resellerIds]));
+    this.unreadable = unreadable;
   }
 
   /** The deployment's TSIG key of a name. */
@@ -51,7 +69,7 @@ export class AccessTable {
     const grants = this.#grantsFor(zone);
     // Whoever signs is not taken for somebody of another reseller whose blocks have its address as well.
     const ofKey = key && grants.find((grant) => grant.key?.name.key === key.name.key);
-    return (ofKey ?? grants.find(({ blocks }) => blocks.some((block) => block.contains(client))))?.resellerId;
+    return (ofKey ?? grants.find(({ blocks }) => blocks.some((block) => client.isIn(block))))?.resellerId;
   }
 
   /** The servers to tell of a zone's changes, each once for each key. */
@@ -69,11 +87,14 @@ export class AccessTable {
       .filter(({ zones }) => zones === null || zones.has(apex.key));
   }
 
+  /** @throws when a part of it cannot be read */
   #grantOf({ resellerId, blocks, keyName, zones, notify }: TransferGrant): Grant {
+    const key = keyName === null ? undefined : this.#keys.get(storedName(keyName).key);
+    if (keyName !== null && key === undefined) throw new Error(`its TSIG key ${keyName} cannot be read`);
     return {
       resellerId,
-      blocks: blocks.map(parseAddressBlock),
-      key: keyName === null ? undefined : this.#keys.get(storedName(keyName).key),
+      blocks: blocks.map(storedBlock),
+      key,
       zones: zones && new Set(zones.map((name) => storedName(name).key)),
       notify: notify.map(splitHostPort),
     };
@@ -93,6 +114,10 @@ function tsigKey(stored: TransferAccess["keys"][number]): TsigKey {
   return { name: storedName(stored.name), algorithm: stored.algorithm, secret: stored.secret };
 }
 
+const nameOfGrant = ({ name, resellerId }: TransferGrant) => `ACL ${name} of reseller ${resellerId}`;
+
+const nameOfRestricted = ({ apex }: RestrictedZone) => `the feed or catalog named ${Buffer.from(apex).toString("hex")}`;
+
 function groupGrants(grants: readonly Grant[]): Map<string, Grant[]> {
   const groups = new Map<string, Grant[]>();
   for (const grant of grants) {
@@ -101,6 +126,12 @@ function groupGrants(grants: readonly Grant[]): Map<string, Grant[]> {
     else groups.set(grant.resellerId, [grant]);
   }
   return groups;
+}
+
+function storedBlock(text: string): AddressBlock {
+  const block = readAddressBlock(text);
+  if (!block.ok) throw new Error(block.error.message);
+  return block.value;
 }
 
 function storedName(text: string): DomainName {

@@ -5,9 +5,9 @@ import type { TransferAccess } from "../../store/dns/transfer-access.ts";
 const PURPOSE = "transfer-access";
 
 /** Who may transfer what, keys included, as text that tells nothing to whoever lacks the name servers' key. */
-export function sealAccess({ version, keys, grants, restricted }: TransferAccess, keyRing: KeyRing): string {
+export function sealAccess({ keys, restricted, ...plainParts }: TransferAccess, keyRing: KeyRing): string {
   const plain: PlainAccess = {
-    ...{ version, grants },
+    ...plainParts,
     keys: keys.map((key) => ({ ...key, secret: Buffer.from(key.secret).toString("base64") })),
     restricted: restricted.map((zone) => ({ ...zone, apex: Buffer.from(zone.apex).toString("base64") })),
   };
@@ -18,16 +18,16 @@ export function sealAccess({ version, keys, grants, restricted }: TransferAccess
 export function openAccess(sealed: string, keyRing: KeyRing): TransferAccess {
   const opened = open(keyRing, PURPOSE, sealed);
   if (!opened.ok) throw new Error(`the transfer access is ${opened.error}: PALOMAR_SECRET was changed`);
-  const { version, keys, grants, restricted }: PlainAccess = JSON.parse(opened.value.toString("utf8"));
+  const { keys, restricted, ...plainParts }: PlainAccess = JSON.parse(opened.value.toString("utf8"));
   return {
-    ...{ version, grants },
+    ...plainParts,
     keys: keys.map((key) => ({ ...key, secret: Buffer.from(key.secret, "base64") })),
     restricted: restricted.map((zone) => ({ ...zone, apex: Buffer.from(zone.apex, "base64") })),
   };
 }
 
 /** As JSON has it: octets in base64. */
-interface PlainAccess extends Pick<TransferAccess, "version" | "grants"> {
+interface PlainAccess extends Omit<TransferAccess, "keys" | "restricted"> {
   readonly keys: readonly (Omit<TransferAccess["keys"][number], "secret"> & { readonly secret: string })[];
   readonly restricted: readonly (Omit<TransferAccess["restricted"][number], "apex"> & { readonly apex: string })[];
 }

@@ -5,6 +5,7 @@ import { readPolicy } from "../../core/dns/access-policy.ts";
 import { readTsigKey, type TsigKeyParts } from "../../core/dns/acl-input.ts";
 import { type QuotaHolder, quotaExceeded } from "../../core/dns/quotas.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
+import { parseMoment } from "../../core/moment.ts";
 import { invalidField, missingField, notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
@@ -136,9 +137,9 @@ function readWanted({ name, policy, expires, tsig, api }: WantedToken, now: Date
   if (!/^[A-Za-z0-9][\w.-]{0,63}$/.test(name)) return refuse(invalidField("name", "token-name-form"));
   const read = readPolicy(policy);
   if (!read.ok) return read;
-  const expiresAt = expires === null || expires === undefined ? null : new Date(expires);
-  // A time to come: NaN, of what is none, is no such.
-  if (expiresAt && !(expiresAt > now)) return refuse(invalidField("expires", "token-expiry-form"));
+  const expiresAt = expires === null || expires === undefined ? null : parseMoment(expires);
+  if (expiresAt === undefined || (expiresAt && expiresAt <= now))
+    return refuse(invalidField("expires", "token-expiry-form"));
   if (tsig === null || tsig === undefined) {
     return api ? ok({ policy: read.value, expiresAt, tsig: null }) : refuse(missingField("tsig"));
   }

@@ -1,5 +1,6 @@
 import type { Readable } from "node:stream";
 import { parseSuppressionTarget } from "../../core/mail/suppression.ts";
+import { parseDateOrMoment } from "../../core/moment.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -97,8 +98,9 @@ function readLine(
   if (!target.ok) return refuse(sentence("email-invalid", { reason: target.error }));
   const kind = cell("kind") === "" ? "by-hand" : cell("kind");
   if (!(ADDED_KINDS as readonly string[]).includes(kind)) return refuse(sentence("column-invalid", { column: "kind" }));
-  const since = cell("since") === "" ? undefined : new Date(cell("since"));
-  if (since !== undefined && !isMoment(since, now)) return refuse(sentence("column-invalid", { column: "since" }));
+  const since = cell("since") === "" ? undefined : parseDateOrMoment(cell("since"));
+  if (cell("since") !== "" && !(since && isMoment(since, now)))
+    return refuse(sentence("column-invalid", { column: "since" }));
   if (cell("note").length > MOST_NOTE_CHARACTERS) return refuse(sentence("column-invalid", { column: "note" }));
   // One campaign's unsubscription must not become one from everything.
   if (cell("campaign") !== "") return refuse(sentence("column-invalid", { column: "campaign" }));

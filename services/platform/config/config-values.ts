@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { resolve } from "node:path";
-import ipaddr from "ipaddr.js";
+import { formatAddressBlock, readBlockAround } from "../../core/dns/address-block.ts";
 import { KeyRing } from "../../core/key-ring.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { parseHttpUrl, parseUrl } from "../../core/url.ts";
@@ -179,14 +179,16 @@ function whyUnread(file: string | null): string | undefined {
   }
 }
 
-/** Address blocks in CIDR form parted by commas; a bare address is a block of one. */
+/** Address blocks in CIDR form parted by commas, whose host bits do not count; a bare address is a block of one. */
 export const addressBlocks: Parse<readonly string[]> = (value) => {
-  const blocks = (value ?? "")
-    .split(",")
-    .map((item) => item.trim())
-    .filter(Boolean);
-  const wrong = blocks.find((block) => !ipaddr.isValid(block) && !ipaddr.isValidCIDR(block));
-  return wrong === undefined ? ok(blocks) : refuse(`${wrong} is not an address block`);
+  const blocks: string[] = [];
+  for (const item of (value ?? "").split(",").map((item) => item.trim())) {
+    if (item === "") continue;
+    const block = readBlockAround(item);
+    if (!block.ok) return refuse(block.error.message);
+    blocks.push(formatAddressBlock(block.value));
+  }
+  return ok(blocks);
 };
 
 /** `name=value`, several parted by commas, percent-encoded where need be; none when empty. */

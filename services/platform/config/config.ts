@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
+import { resolve } from "node:path";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import {
@@ -37,6 +38,8 @@ export interface Variable<T> {
   readonly fallback: string | null;
   readonly meaning: string;
 }
+
+const DEFAULT_DATA_DIR = "./data";
 
 const variable = <T>(parse: Parse<T>, fallback: string | null, meaning: string): Variable<T> => ({
   parse,
@@ -82,7 +85,7 @@ export const VARIABLES = {
     "public base of tracking links; the tracking listener's own when unset",
   ),
   PALOMAR_BOUNCE_DOMAIN: variable(domain, "bounces.localhost", "domain of the VERP return path"),
-  PALOMAR_DATA_DIR: variable(path, "./data", "embedded database, certificates, secrets, first-run credentials"),
+  PALOMAR_DATA_DIR: variable(path, DEFAULT_DATA_DIR, "embedded database, certificates, secrets, first-run credentials"),
   DATABASE_URL: variable(
     optional(postgresUrl),
     null,
@@ -492,6 +495,25 @@ function judgeSecrets(values: Partial<Values>): string[] {
 /** The files that variables with secrets name. */
 export function secretFiles(env: Environment = process.env): (readonly [variable: string, path: string])[] {
   return FILE_VARIABLES.flatMap((name) => (env[name] ? [[name, env[name]] as const] : []));
+}
+
+/** The files and the folder that variables name; null where one names none. */
+export interface NamedPaths {
+  readonly certPath: string | null;
+  readonly keyPath: string | null;
+  readonly placeDatabase: string | null;
+  readonly dataDir: string;
+}
+
+/** They can be looked at although other variables are wrong. */
+export function namedPaths(env: Environment = process.env): NamedPaths {
+  const pathOf = (name: VariableName) => (env[name]?.trim() ? resolve(env[name].trim()) : null);
+  return {
+    certPath: pathOf("PALOMAR_TLS_CERT"),
+    keyPath: pathOf("PALOMAR_TLS_KEY"),
+    placeDatabase: pathOf("PALOMAR_PLACE_DATABASE"),
+    dataDir: pathOf("PALOMAR_DATA_DIR") ?? resolve(DEFAULT_DATA_DIR),
+  };
 }
 
 /** Names of the product's prefix that it does not know: most likely misspelt. */

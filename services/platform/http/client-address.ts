@@ -1,7 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
-import ipaddr from "ipaddr.js";
-import { parseBlock } from "../lookups/address-blocks.ts";
+import { makeIsInBlocks } from "../lookups/address-blocks.ts";
 
 /** For services that count a proxy on their own machine among the trusted ones, whatever the configuration names. */
 export const LOOPBACK_PROXIES = ["127.0.0.0/8", "::1/128"] as const;
@@ -13,11 +12,7 @@ export const LOOPBACK_PROXIES = ["127.0.0.0/8", "::1/128"] as const;
  */
 export function makeClientAddress(trustedProxies: readonly string[]): (request: IncomingMessage) => string {
   if (trustedProxies.length === 0) return peerAddress;
-  const blocks = trustedProxies.map(parseBlock);
-  const isTrusted = (text: string) => {
-    const address = ipaddr.process(text);
-    return blocks.some(([network, bits]) => address.kind() === network.kind() && address.match(network, bits));
-  };
+  const isTrusted = makeIsInBlocks(trustedProxies);
   return (request) => {
     const forwarded = String(request.headers["x-forwarded-for"] ?? "").split(",");
     let client = peerAddress(request);

@@ -1,5 +1,7 @@
 import { BlockList, isIP } from "node:net";
 import ipaddr from "ipaddr.js";
+import { isInBlock, knownAddressBlock } from "../../core/dns/address-block.ts";
+import { isMappedIpv4, parseIpAddress } from "../../core/dns/ip-address.ts";
 import { isCloudAddress } from "./cloud-addresses.ts";
 
 /** All that is routed of IPv6 (RFC 4291 §2.4, RFC 3587 §2); not the IPv4-compatible `::127.0.0.1`, which has no range. */
@@ -12,8 +14,9 @@ const GLOBAL_UNICAST = ipaddr.parseCIDR("2000::/3");
  * @param allowed blocks in CIDR form, or single addresses
  */
 export function isReachable(address: string, allowed: readonly string[]): boolean {
-  const parsed = ipaddr.process(address);
-  if (isCloudAddress(parsed)) return allowed.some((block) => isExactly(parsed, block));
+  const octets = octetsOf(address);
+  const parsed = ipaddr.fromByteArray([...octets]);
+  if (isCloudAddress(parsed)) return allowed.some((block) => isExactly(octets, block));
   if (parsed.range() === "unicast" && (parsed.kind() === "ipv4" || parsed.match(GLOBAL_UNICAST))) return true;
   return isInBlocks(address, allowed);
 }
@@ -28,17 +31,28 @@ export function isPublishable(address: string, allowed: readonly string[]): bool
 
 /** Whether an address lies in one of the blocks; mapped IPv4 addresses are what they stand for. */
 export function isInBlocks(address: string, blocks: readonly string[]): boolean {
-  const parsed = ipaddr.process(address);
-  return blocks.some((block) => {
-    const [network, bits] = parseBlock(block);
-    return network.kind() === parsed.kind() && parsed.match(network, bits);
-  });
+  return makeIsInBlocks(blocks)(address);
 }
 
-function isExactly(address: ipaddr.IPv4 | ipaddr.IPv6, block: string): boolean {
-  const [network, bits] = parseBlock(block);
-  const isWhole = bits === (network.kind() === "ipv4" ? 32 : 128);
-  return isWhole && network.kind() === address.kind() && address.match(network, bits);
+/** {@link isInBlocks} for many addresses. */
+export function makeIsInBlocks(texts: readonly string[]): (address: string) => boolean {
+  const blocks = texts.map(knownAddressBlock);
+  return (address) => {
+    const octets = octetsOf(address);
+    return blocks.some((block) => isInBlock(octets, block));
+  };
+}
+
+function isExactly(octets: Uint8Array, text: string): boolean {
+  const block = knownAddressBlock(text);
+  return block.prefixLength === octets.length * 8 && isInBlock(octets, block);
+}
+
+/** A mapped IPv4 address (RFC 4291 §2.5.5.2) has the octets of what it stands for. @throws what is no address */
+function octetsOf(address: string): Uint8Array {
+  const octets = parseIpAddress(address.replace(/%.*/s, ""));
+  if (octets === undefined) throw new TypeError(`not an address: ${address}`);
+  return isMappedIpv4(octets) ? octets.subarray(12) : octets;
 }
 
 const LOOPBACK = new BlockList();
@@ -66,11 +80,4 @@ export function networkOf(address: string): string {
   return parsed.kind() === "ipv4"
     ? `${ipaddr.IPv4.networkAddressFromCIDR(`${parsed}/24`)}/24`
     : `${ipaddr.IPv6.networkAddressFromCIDR(`${parsed}/48`)}/48`;
-}
-
-/** A block in CIDR form, or a single address as the block that holds it alone. @throws what is neither */
-export function parseBlock(block: string): [ipaddr.IPv4 | ipaddr.IPv6, number] {
-  if (ipaddr.isValidCIDR(block)) return ipaddr.parseCIDR(block);
-  const address = ipaddr.process(block);
-  return [address, address.kind() === "ipv4" ? 32 : 128];
 }

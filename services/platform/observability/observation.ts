@@ -209,6 +209,8 @@ export interface ObservationDetails {
   "zone-journal-pruned": { readonly removed: number };
   "zone-journal-pruning-failed": Failure;
   "upkeep-failed": Failure & { readonly task: string };
+  /** Of a catalog or a feed. */
+  "zone-upkeep-failed": Failure & { readonly zoneId: number };
   "traffic-report-failed": Failure;
   "zone-signed": { readonly zone: string; readonly serial: number };
   "zone-signing-failed": Failure & { readonly zone: string };
@@ -246,6 +248,8 @@ export interface ObservationDetails {
   "transfer-failed": Failure;
   "transfer-access-read": { readonly version: number };
   "transfer-access-unreadable": Failure;
+  /** What of it lets nobody in, a line each: the first of what was not told before, and how much that is. */
+  "transfer-access-left-out": { readonly unreadable: readonly string[]; readonly count: number };
   "notify-failed": Failure & { readonly zone: string; readonly server?: string };
   "notify-given-up": { readonly zone: string; readonly server: string };
 

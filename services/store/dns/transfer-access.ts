@@ -8,6 +8,8 @@ import { zoneName } from "./zones.ts";
 /** An ACL as a server applies it. */
 export interface TransferGrant {
   readonly resellerId: string;
+  /** Of the ACL, among the reseller's. */
+  readonly name: string;
   /** CIDR form. */
   readonly blocks: readonly string[];
   /** Name of its TSIG key, as of `StoredTsigKey`. */
@@ -30,6 +32,8 @@ export interface RestrictedZone {
 export interface TransferAccess {
   readonly version: number;
   readonly keys: readonly StoredTsigKey[];
+  /** Names of keys whose secrets cannot be opened: they were sealed by another PALOMAR_SECRET. */
+  readonly unopenedKeys: readonly string[];
   readonly grants: readonly TransferGrant[];
   readonly restricted: readonly RestrictedZone[];
 }
@@ -43,14 +47,14 @@ export async function readTransferAccessVersion(db: Db): Promise<number> {
   return row.version;
 }
 
-/** Reads all of it in one snapshot. @throws when a key's secret cannot be opened: PALOMAR_SECRET was changed */
+/** Reads all of it in one snapshot. */
 export function readTransferAccess(db: Db, keyRing: KeyRing): Promise<TransferAccess> {
   return inSnapshot(db, async (snapshot) => {
     const version = await readTransferAccessVersion(snapshot);
-    const keys = await listTsigKeys(snapshot, keyRing);
+    const { keys, unopened } = await listTsigKeys(snapshot, keyRing);
     const grants = await queryRows<GrantRow>(
       snapshot,
-      `select a.reseller_id, a.blocks::text[] as blocks, k.name as key_name, a.zones, a.notify
+      `select a.reseller_id, a.name, a.blocks::text[] as blocks, k.name as key_name, a.zones, a.notify
          from acls a left join tsig_keys k on k.id = a.tsig_key_id order by a.id`,
       [],
     );
@@ -64,9 +68,11 @@ export function readTransferAccess(db: Db, keyRing: KeyRing): Promise<TransferAc
     );
     return {
       version,
-      keys: [...keys.values()],
+      keys,
+      unopenedKeys: unopened,
       grants: grants.map((row) => ({
         resellerId: row.reseller_id,
+        name: row.name,
         blocks: row.blocks,
         keyName: row.key_name,
         zones: row.zones,
@@ -100,6 +106,7 @@ export async function isInForbiddenZone(db: Db, name: DomainName, resellerId: st
 
 interface GrantRow {
   readonly reseller_id: string;
+  readonly name: string;
   readonly blocks: readonly string[];
   readonly key_name: string | null;
   readonly zones: readonly string[] | null;

@@ -49,10 +49,20 @@ export async function findTsigKey(db: Db, keyRing: KeyRing, name: string): Promi
   return row && tsigKeyOf(keyRing, row);
 }
 
-/** All keys of the deployment, by id. */
-export async function listTsigKeys(db: Db, keyRing: KeyRing): Promise<ReadonlyMap<number, StoredTsigKey>> {
-  const rows = await db("tsig_keys").select("id", "name", "algorithm", "secret_sealed");
-  return new Map(rows.map((row) => [row.id, tsigKeyOf(keyRing, row)]));
+/** All keys of the deployment, and the names of those whose secrets cannot be opened. */
+export async function listTsigKeys(
+  db: Db,
+  keyRing: KeyRing,
+): Promise<{ readonly keys: readonly StoredTsigKey[]; readonly unopened: readonly string[] }> {
+  const rows = await db("tsig_keys").select("name", "algorithm", "secret_sealed").orderBy("id");
+  const keys: StoredTsigKey[] = [];
+  const unopened: string[] = [];
+  for (const { name, algorithm, secret_sealed: sealed } of rows) {
+    const secret = open(keyRing, SEAL_PURPOSE, sealed);
+    if (secret.ok) keys.push({ name, algorithm, secret: secret.value });
+    else unopened.push(name);
+  }
+  return { keys, unopened };
 }
 
 /** @throws when the secret cannot be opened: PALOMAR_SECRET was changed */

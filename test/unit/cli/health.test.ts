@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { readServedZones } from "../../../services/cli/health.ts";
+import { readServedZones, readUnreadableAccess } from "../../../services/cli/health.ts";
 
 const gauge = (name: string, ...values: { value: number; labels?: Record<string, string> }[]) => ({
   name: `palomar_dns_${name}`,
@@ -24,4 +24,10 @@ it("says what is served of what ought to be, and that a server without zones is 
   expect(readServedZones(families(0, 0, 0)).problems).toEqual(["dns-server has not loaded its zones"]);
   expect(readServedZones(families(1, 0, 3)).problems).toEqual(["dns-server answers for none of 3 zones"]);
   expect(readServedZones(families(1, 0, 0)).problems).toEqual([]);
+});
+
+it("says what of the transfer access cannot be read", () => {
+  expect(readUnreadableAccess(families(1, 3, 3))).toEqual([]);
+  const unreadable = gauge("transfer_access_unreadable", { value: 1, labels: { what: "ACL x of reseller y: why" } });
+  expect(readUnreadableAccess([unreadable])).toEqual(["transfers: ACL x of reseller y: why"]);
 });

@@ -1,6 +1,7 @@
 import { ok, type Result, refuse } from "../../result.ts";
 import { type Sentence, sentence } from "../../sentences.ts";
-import { formatIpv4, formatIpv6, isMappedIpv4, longestZeroRun, parseIpv4, parseIpv6 } from "../ip-address.ts";
+import { type AddressBlock, formatAddressBlock, ipv4OfMapped, parseAddressBlock } from "../address-block.ts";
+import { longestZeroRun } from "../ip-address.ts";
 import {
   ancestorOf,
   type DomainName,
@@ -18,18 +19,14 @@ import { isMetaType, TYPE, typeCode, typeMnemonic } from "../rr-types.ts";
 /** TTL of the records of a feed, seconds: a removed rule is forgotten soon. */
 export const RPZ_TTL_SECONDS = 60;
 
+/** Prefixes of a policy zone's blocks are 1 at least (draft-vixie-dnsop-dns-rpz). */
+const LEAST_PREFIX = 1;
+
 /** What a rule of a response policy zone looks at (draft-vixie-dnsop-dns-rpz §4). */
 export type RpzTrigger =
   /** The name asked for; a wildcard stands for everything below. */
   | { readonly kind: "qname" | "nsdname"; readonly name: DomainName }
   | { readonly kind: "ip" | "client-ip" | "nsip"; readonly block: AddressBlock };
-
-/** An address block without host bits. */
-export interface AddressBlock {
-  /** 4 or 16 octets. */
-  readonly address: Uint8Array;
-  readonly prefixLength: number;
-}
 
 /** What a rule does (draft-vixie-dnsop-dns-rpz §3). */
 export type RpzAction =
@@ -52,7 +49,7 @@ export function parseRpzTrigger(text: string): Result<RpzTrigger, RpzError> {
     case "ip":
     case "client-ip":
     case "nsip": {
-      const block = parseBlock(what);
+      const block = parseAddressBlock(what, LEAST_PREFIX);
       return block.ok ? ok({ kind, block: block.value }) : block;
     }
     default:
@@ -63,8 +60,7 @@ export function parseRpzTrigger(text: string): Result<RpzTrigger, RpzError> {
 /** The trigger in the form that {@link parseRpzTrigger} reads; equal triggers, equal texts. */
 export function formatRpzTrigger(trigger: RpzTrigger): string {
   if ("name" in trigger) return `${trigger.kind}:${withoutFinalDot(formatDomainName(trigger.name)).toLowerCase()}`;
-  const { address, prefixLength } = trigger.block;
-  return `${trigger.kind}:${address.length === 4 ? formatIpv4(address) : formatIpv6(address)}/${prefixLength}`;
+  return `${trigger.kind}:${formatAddressBlock(trigger.block)}`;
 }
 
 /** Reads an action: one of the five words, or local data as `TYPE value` with absolute names. */
@@ -123,8 +119,12 @@ export function decodeRpzRule(
 
 /** Why BIND would pass over a rule of the trigger: it writes IPv4-mapped addresses as IPv4, and takes no other form of them. */
 export function whyPassedOver(trigger: RpzTrigger): RpzError | undefined {
-  const isMapped = "block" in trigger && isMappedIpv4(trigger.block.address);
-  return isMapped ? sentence("mapped-addresses", { trigger: formatRpzTrigger(trigger) }) : undefined;
+  const block = "block" in trigger ? ipv4OfMapped(trigger.block) : undefined;
+  if (!block) return undefined;
+  return sentence("mapped-addresses", {
+    text: formatRpzTrigger(trigger),
+    ipv4: formatRpzTrigger({ ...trigger, block } as RpzTrigger),
+  });
 }
 
 type PolicyKind = Exclude<RpzAction["kind"], "local-data">;
@@ -185,27 +185,6 @@ export function whyMarked(name: DomainName, text: string): RpzError | undefined 
   return KIND_BY_LABEL.has(label) ? sentence("trigger-mark", { text, label }) : undefined;
 }
 
-/** An address or block; the prefix of an address alone is all of it. */
-function parseBlock(text: string): Result<AddressBlock, RpzError> {
-  const [addressText, prefixText, ...extra] = text.split("/");
-  const address = parseIpv4(addressText!) ?? parseIpv6(addressText!);
-  if (address === undefined || extra.length > 0) return refuse(sentence("no-address-or-block", { text }));
-  const bits = address.length * 8;
-  const prefixLength = Number(prefixText ?? bits);
-  if (!/^\d{1,3}$/.test(prefixText ?? "0") || prefixLength < 1 || prefixLength > bits) {
-    return refuse(sentence("no-prefix", { text, most: bits }));
-  }
-  if (hasHostBits(address, prefixLength)) return refuse(sentence("host-bits", { text, prefix: `/${prefixLength}` }));
-  return ok({ address, prefixLength });
-}
-
-function hasHostBits(address: Uint8Array, prefixLength: number): boolean {
-  return address.some((octet, index) => {
-    const networkBits = Math.min(8, Math.max(0, prefixLength - index * 8));
-    return (octet & (0xff >> networkBits)) !== 0;
-  });
-}
-
 function triggerLabels(trigger: RpzTrigger): Uint8Array[] {
   if (trigger.kind === "qname") return labelsOf(trigger.name);
   const marker = Buffer.from(TRIGGER_LABELS[trigger.kind], "latin1");
@@ -233,7 +212,7 @@ function triggerOfLabels(labels: readonly Uint8Array[]): Result<RpzTrigger, RpzE
     return ok({ kind: kind ?? "qname", name: name.value });
   }
   const texts = labels.slice(0, -1).map(textOf);
-  const block = parseBlock(blockText(texts));
+  const block = parseAddressBlock(blockText(texts), LEAST_PREFIX);
   if (!block.ok) return block;
   // Consumers ignore what is not in the canonical form.
   const isCanonical = blockLabels(block.value).join(".") === texts.join(".");

@@ -126,7 +126,11 @@ describe("policies", () => {
     [{ access: "write", verbs: ["sign"], types: ["TXT"] }, "sign is for whole zones"],
     [{ access: "write", types: ["ANY"] }, "ANY is not a type"],
     [{ access: "write", types: ["FOO"] }, "FOO is not a type"],
-    [{ access: "write", networks: ["192.0.2.1/24"] }, "not an address block"],
+    [{ access: "write", networks: ["192.0.2.1/24"] }, "networks: 192.0.2.1/24 has host bits set beyond /24"],
+    [
+      { access: "write", networks: ["192.0.2.0/24", "::ffff:192.0.2.0/120"] },
+      "networks: ::ffff:192.0.2.0/120 is about IPv4 addresses: write it as an IPv4 block, 192.0.2.0/24",
+    ],
   ])("refuses %j", (text, words) => {
     expect(refusal(text)).toContain(words);
   });
@@ -135,6 +139,8 @@ describe("policies", () => {
     const text: PolicyText = { access: "write", zones: ["example.org"], names: ["www.example.net"] };
     expect(readPolicy(text).ok).toBe(false);
     expect(parsePolicy(text)).toMatchObject({ ok: true, value: { zones: [[{ label: "example" }, { label: "org" }]] } });
+    const mapped: PolicyText = { access: "write", networks: ["::ffff:c000:201/128"] };
+    expect(parsePolicy(mapped)).toMatchObject({ ok: true, value: { networks: ["::ffff:192.0.2.1/128"] } });
   });
 
   const hundred = (entry: (number: number) => string) => Array.from({ length: 100 }, (_, number) => entry(number));

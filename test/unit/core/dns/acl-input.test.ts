@@ -41,6 +41,7 @@ describe("an ACL", () => {
     [{ name: "a\u0007" }, "name"],
     [{ name: "x".repeat(129) }, "name"],
     [{ blocks: ["192.0.2.1/24"] }, "blocks"],
+    [{ blocks: ["::ffff:192.0.2.1"] }, "blocks"],
     [{ zones: ["a..b"] }, "zones"],
     [{ zones: ["."] }, "zones"],
     [{ notify: ["192.0.2.1:0"] }, "notify"],

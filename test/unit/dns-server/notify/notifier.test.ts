@@ -34,7 +34,8 @@ function tableOf(host: string, secret?: Buffer): AccessTable {
   return new AccessTable({
     version: 1,
     keys: secret ? [{ ...KEY, secret }] : [],
-    grants: [{ resellerId: "1", blocks: [], keyName: secret ? KEY.name : null, zones: null, notify }],
+    unopenedKeys: [],
+    grants: [{ resellerId: "1", name: "told", blocks: [], keyName: secret ? KEY.name : null, zones: null, notify }],
     restricted: [],
   });
 }

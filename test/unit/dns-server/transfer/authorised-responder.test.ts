@@ -22,8 +22,8 @@ function prepare() {
   const load = () => loadZone(writer);
   load();
   writer.setReady();
-  const grant = { resellerId: "one", blocks: ["192.0.2.0/24"], keyName: null, zones: null, notify: [] };
-  const access = new AccessTable({ version: 1, keys: [], grants: [grant], restricted: [] });
+  const grant = { resellerId: "one", name: "open", blocks: ["192.0.2.0/24"], keyName: null, zones: null, notify: [] };
+  const access = new AccessTable({ version: 1, keys: [], unopenedKeys: [], grants: [grant], restricted: [] });
   const clock = { seconds: 1_700_000_000 };
   const responder = new AuthorisedResponder({
     ...{
