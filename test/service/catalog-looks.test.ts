@@ -1,11 +1,23 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { startUpkeep } from "../../services/dns-server/feed/catalog-upkeep.ts";
 import { addCatalog, refreshCatalog } from "../../services/operations/dns/catalogs.ts";
 import { addCompany } from "../../services/operations/dns/companies.ts";
+import { systemClock } from "../../services/platform/clock.ts";
+import type { Observation } from "../../services/platform/observability/observation.ts";
 import { queryRows } from "../../services/platform/postgres/db.ts";
 import { lookForZoneChanges, startOfLooks } from "../../services/store/dns/catalogs.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { addZoneOwner, deleteZone, nameOf, putZone, SCOPE, SIGNER, suspendZone } from "../support/dns-server.ts";
+import {
+  addZoneOwner,
+  deleteZone,
+  eventually,
+  nameOf,
+  putZone,
+  SCOPE,
+  SIGNER,
+  suspendZone,
+} from "../support/dns-server.ts";
 
 let database: TestDatabase;
 let own: number;
@@ -77,3 +89,24 @@ async function makeCatalog(resellerId: string, name: string): Promise<number> {
   if (!added.ok) throw new Error(JSON.stringify(added.error));
   return added.value.zone.id;
 }
+
+test("a catalog that cannot be changed is told of, and keeps no other from being refreshed", async () => {
+  const { db } = database;
+  const first = Math.min(own, others);
+  const other = Math.max(own, others);
+  const resellerId = other === own ? SCOPE.resellerId : "other";
+  const crmId = other === own ? "company" : "c";
+  await putZone(database, "fourth.example", ["@ NS ns.example.net."], undefined, { resellerId, crmId });
+  const { apex } = await db("zones").where({ id: first }).first("apex");
+  await db("zones")
+    .where({ id: first })
+    .update({ apex: Buffer.from([0xff]) });
+  const told = new Set<string>();
+  const observe = (one: Observation) => one.kind === "upkeep-failed" && told.add(one.task);
+  const upkeep = startUpkeep({ db, clock: systemClock, observe });
+  const listed = () => queryRows(db, "select 1 from catalog_members where catalog_id = $1", [other]);
+  await eventually(async () => (await listed()).length > 0, 60_000);
+  await upkeep.stop();
+  expect([...told]).toEqual([`catalog ${first}`]);
+  await db("zones").where({ id: first }).update({ apex });
+});

@@ -2,7 +2,7 @@ import { refreshCatalog } from "../../operations/dns/catalogs.ts";
 import { removeExpiredRules } from "../../operations/dns/rpz-expiries.ts";
 import type { Clock } from "../../platform/clock.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
-import type { Db } from "../../platform/postgres/db.ts";
+import { type Db, isDatabaseAway } from "../../platform/postgres/db.ts";
 import { repeatTasks } from "../../platform/repeated-work.ts";
 import { listCatalogIds, lookForZoneChanges, startOfLooks } from "../../store/dns/catalogs.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
@@ -33,13 +33,22 @@ export function startUpkeep({ db, clock, observe }: UpkeepOptions): { stop(): Pr
     { name: "catalogs", everyMs: CATALOGS_EVERY_MS, run: refreshCatalogs },
     { name: "expiries", everyMs: EXPIRIES_EVERY_MS, run: removeExpired },
   ];
-  return repeatTasks(tasks, (task, err) => observe({ kind: "upkeep-failed", level: "warn", task, err }));
+  const failed = (task: string, err: unknown) => observe({ kind: "upkeep-failed", level: "warn", task, err });
+  return repeatTasks(tasks, failed);
 
   async function refreshCatalogs(): Promise<void> {
     const catalogs = await listCatalogIds(db);
     const refreshed: number[] = [];
+    const unreadable = new Set<number>();
     const refresh = async (id: number, since: string | null) => {
-      if (await refreshCatalog(db, id, ACTOR, since)) refreshed.push(id);
+      try {
+        if (await refreshCatalog(db, id, ACTOR, since)) refreshed.push(id);
+      } catch (error) {
+        if (isDatabaseAway(error)) throw error;
+        // One catalog that cannot be changed must not keep all others as they are.
+        unreadable.add(id);
+        failed(`catalog ${id}`, error);
+      }
     };
     try {
       if (followed.size === 0 && catalogs.length > 0) sinceXid = await startOfLooks(db);
@@ -56,7 +65,7 @@ export function startUpkeep({ db, clock, observe }: UpkeepOptions): { stop(): Pr
       throw error;
     }
     followed.clear();
-    for (const id of catalogs) followed.add(id);
+    for (const id of catalogs) if (!unreadable.has(id)) followed.add(id);
     await announce(refreshed);
   }
 
