@@ -12,7 +12,9 @@ export function parseMoment(text: string): Date | undefined {
 export function parseDateOrMoment(text: string): Date | undefined {
   const [, date, minutes = "00:00", seconds = ":00", fraction = "", offset = "Z"] = MOMENT.exec(text) ?? [];
   if (date === undefined || wallClockMs(date, minutes + seconds) === undefined) return undefined;
-  return new Date(`${date}T${minutes}${seconds}${fraction}${offset.toUpperCase()}`);
+  const moment = new Date(`${date}T${minutes}${seconds}${fraction}${offset.toUpperCase()}`);
+  // By its offset it may be of a year that has no four digits.
+  return /^\d{4}-/.test(moment.toISOString()) ? moment : undefined;
 }
 
 /**

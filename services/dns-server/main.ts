@@ -1,6 +1,5 @@
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { formatDomainName, nameFromStoredWire } from "../core/dns/name.ts";
 import { openCertificate } from "../platform/certificate.ts";
 import type { HostPort } from "../platform/config/config-values.ts";
 import { type Lifecycle, serviceWithin } from "../platform/lifecycle.ts";
@@ -11,6 +10,7 @@ import type { ZoneState } from "../store/dns/zone-states.ts";
 import { startUpkeep } from "./feed/catalog-upkeep.ts";
 import { giveBackLoad } from "./feed/give-back-load.ts";
 import { ZoneDatabaseSnapshot } from "./feed/snapshot.ts";
+import { apexText } from "./feed/stored-names.ts";
 import { ZoneFeed } from "./feed/zone-feed.ts";
 import { ZonePublisher } from "./feed/zone-publisher.ts";
 import { listenDns, listenOnAll } from "./listeners/listen-dns.ts";
@@ -232,7 +232,7 @@ function completenessOf(feed: ZoneFeed, publisher: ZonePublisher): ZoneCompleten
     expectedCount: () => publisher.expectedCount,
     leftOut: () =>
       publisher.leftOut.map(({ zone, servedVersion, takenOctets }) => ({
-        zone: formatDomainName(nameFromStoredWire(zone.apex)),
+        zone: apexText(zone.apex),
         servesLastVersion: servedVersion !== undefined,
         takenOctets,
       })),

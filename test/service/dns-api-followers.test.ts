@@ -446,7 +446,7 @@ test("names that a reseller's companies follow have a turn after another's, howe
     }
     return claimDueTargets(transaction, new Date(longAgo.getTime() + 1), { limit: 4, leaseMs: 60_000 });
   });
-  const byCompany = claimed.map(({ name }) => formatDomainName(name)[0]);
+  const byCompany = claimed.map(({ name }) => formatDomainName(name!)[0]);
   expect(byCompany.filter((company) => company === "d")).toHaveLength(2);
   expect(new Set(byCompany).size).toBe(3);
 });

@@ -213,7 +213,17 @@ describe("a zone whose keys cannot be opened", () => {
       .db("zone_keys")
       .where({ zone_id: (await zoneOf(broken)).id })
       .update({ private_key_sealed: "junk" });
+    const nameless = "nameless.example.org";
+    await makeSigned(nameless, "nsec", ["a A 192.0.2.1"]);
+    await database
+      .db("zones")
+      .where({ name: nameless })
+      .update({ apex: Buffer.from("3f00", "hex") });
     await database.db("zone_signing").update({ checked_at: null });
+    await database
+      .db("zone_signing")
+      .whereIn("zone_id", database.db("zones").where({ name: nameless }).select("id"))
+      .update({ due_at: new Date(0) });
     await leaveRemains(other);
     const observations: Observation[] = [];
     const observe = (observation: Observation) => void observations.push(observation);
@@ -224,6 +234,10 @@ describe("a zone whose keys cannot be opened", () => {
     await upkeep.stop();
     await announcer.drained();
     await expectSound(other);
-    expect(observations.filter(({ kind }) => kind === "zone-check-failed")).toMatchObject([{ zone: broken }]);
+    expect(observations.filter(({ kind }) => kind === "zone-check-failed")).toMatchObject([
+      { zone: broken },
+      { zone: nameless },
+    ]);
+    expect(observations.filter(({ kind }) => kind === "zone-signing-failed")).toMatchObject([{ zone: nameless }]);
   });
 });

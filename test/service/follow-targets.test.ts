@@ -45,3 +45,14 @@ test("a target that goes on failing stirs none of its followers", async () => {
   expect(await isStirredBy(fails)).toBe(false);
   expect(await isStirredBy(fails)).toBe(false);
 });
+
+test("a target whose name cannot be read keeps none of those from being asked for that are due with it", async () => {
+  const { db } = database;
+  const bad = Buffer.from([0xff]);
+  await db("follow_targets").insert({ name_key: bad, name: bad, due_at: new Date(0) });
+  const due = await claimDueTargets(db, new Date(Date.now() + 86_400_000), { limit: 2, leaseMs: 1 });
+  expect(due.map(({ name }) => name?.key).sort()).toEqual([NAME.key, undefined]);
+  const unreadable = due.find(({ name }) => name === undefined)!;
+  const fails: LookUpAddresses = async () => ({ kind: "failure", reason: sentence("target-unanswered") });
+  await expect(askTarget(db, unreadable, { lookUp: fails, allowed: [] }, new Date())).rejects.toThrow("ff is no name");
+});

@@ -3,6 +3,7 @@ import { type AddressInfo, createServer, type Server } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { HealthChecker } from "../../services/dns-api/follow/health-checker.ts";
+import type { Observation } from "../../services/platform/observability/observation.ts";
 import { readAllFollowers } from "../../services/store/dns/followers.ts";
 import {
   noteWorker,
@@ -21,7 +22,7 @@ let member: Server;
 let connections = 0;
 let offsetMs = 0;
 /** Told when something fails. */
-let heard: () => void;
+let heard: (observation: Observation) => void;
 let checker: HealthChecker | undefined;
 let probe: number;
 
@@ -59,7 +60,7 @@ afterEach(async () => {
 
 function start(): HealthChecker {
   return new HealthChecker({
-    ...{ db: database.db, clock: { nowMs: () => Date.now() + offsetMs }, observe: () => heard(), node: NODE },
+    ...{ db: database.db, clock: { nowMs: () => Date.now() + offsetMs }, observe: (one) => heard(one), node: NODE },
     ...{ allowed: ["127.0.0.0/8"], onVerdicts: () => {} },
   });
 }
@@ -83,7 +84,7 @@ test("what could not be written of a probe that another process has now is not w
   await db.raw(`create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$;
                 create trigger refuse before insert or update on probe_verdicts execute function refuse()`);
   const refused = new Promise<void>((resolve) => {
-    heard = resolve;
+    heard = () => resolve();
   });
   await new Promise((closed) => member.close(closed));
   await refused;
@@ -102,4 +103,44 @@ test("checks go on when the clock is put back", async () => {
   offsetMs = -600_000;
   const before = connections;
   await expect.poll(() => connections, { timeout: 8_000 }).toBeGreaterThan(before + 1);
+});
+
+test("a probe that cannot be read is left alone and told of once, and checked when it is right; others are checked", async () => {
+  const { db } = database;
+  const [bad] = await db("pool_probes").select("follower_id", "health", "name", "tenant");
+  const insert = { ...bad, health: JSON.stringify(bad.health), member: "bad", address: "127.0.0.2" };
+  const [{ id }] = await db("pool_probes").insert(insert).returning("id");
+  const told: string[] = [];
+  heard = (one) => {
+    if (one.kind === "follower-failed") told.push(`${one.zone} ${(one.err as Error).message}`);
+  };
+  checker = start();
+  await becomes(true);
+  const right = { address: "127.0.0.2", health: insert.health };
+  const wrong = [
+    { address: "x" },
+    { health: JSON.stringify({ type: "tcp", port: 1 }) },
+    { health: JSON.stringify({ ...bad.health, type: "http" }) },
+  ];
+  for (const columns of wrong) {
+    await db("pool_probes")
+      .where({ id })
+      .update({ ...right, ...columns });
+    const before = told.length;
+    checker.readAgain();
+    await expect.poll(() => told.length, { timeout: 8_000 }).toBeGreaterThan(before);
+    const checks = connections;
+    checker.readAgain();
+    await expect.poll(() => connections, { timeout: 8_000 }).toBeGreaterThan(checks + 1);
+  }
+  const opening = `example.org stored probe ${id} of the pool www.example.org is corrupt: `;
+  expect(told.map((one) => one.replace(opening, ""))).toEqual([
+    "its address is none",
+    "its check has no times",
+    "its check does not say what is well",
+  ]);
+  await db("pool_probes").where({ id }).update(right);
+  checker.readAgain();
+  const verdict = async () => (await readVerdicts(db, NODE)).get(id);
+  await expect.poll(verdict, { timeout: 8_000 }).toBe(false);
 });

@@ -8,6 +8,7 @@ import {
   parseRpzTrigger,
   type RpzTrigger,
 } from "../../core/dns/rpz/rules.ts";
+import { parseMoment } from "../../core/moment.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { sentence } from "../../core/sentences.ts";
@@ -202,7 +203,8 @@ function readRule(
   if (!readTo.ok) return readTo;
   const action = parseRpzAction(fields.action);
   if (!action.ok) return refuse(invalidField("action", action.error));
-  const expiresAt = fields.expires === undefined ? null : new Date(fields.expires);
+  const expiresAt = fields.expires === undefined ? null : parseMoment(fields.expires);
+  if (expiresAt === undefined) return refuse(invalidField("expires", "time-form"));
   if (expiresAt && expiresAt.getTime() <= nowMs) return refuse(invalidField("expires", "past"));
   return ok({ trigger: readTo.value, action: action.value, expiresAt });
 }

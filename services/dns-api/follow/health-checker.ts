@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { isIP } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Counter, Gauge } from "prom-client";
 import { Counts } from "../../core/counts.ts";
@@ -89,6 +90,8 @@ export class HealthChecker {
   readonly #verdicts = new Map<number, NewVerdict>();
   /** Probes whose verdicts were written since the last reading began, which may not know of it. */
   readonly #told = new Set<number>();
+  /** Probes that cannot be looked at as they are stored, by id, and why. */
+  #unreadable: ReadonlyMap<number, string> = new Map();
   #bounds = new CheckBounds(policy);
   readonly #reading: RepeatedWork;
   readonly #seen: RepeatedWork;
@@ -140,7 +143,7 @@ export class HealthChecker {
     if (!share || share.place < 0) return SEEN_EVERY_MS;
     const { db, node } = this.#options;
     this.#told.clear();
-    const mine = (await readAllProbes(db)).filter(({ id }) => id % share.of === share.place);
+    const mine = this.#readable((await readAllProbes(db)).filter(({ id }) => id % share.of === share.place));
     const said = mine.length > 0 ? await readVerdicts(db, node) : new Map<number, boolean>();
     const ids = new Set(mine.map(({ id }) => id));
     for (const [id, run] of this.#runs) {
@@ -161,6 +164,23 @@ export class HealthChecker {
     }
     probesHere.set(this.#runs.size);
     return READ_EVERY_MS;
+  }
+
+  /** Those that can be looked at; of each other one its faults are told once. */
+  #readable(probes: readonly OwnedProbe[]): readonly OwnedProbe[] {
+    const unreadable = new Map<number, string>();
+    const readable = probes.filter((probe) => {
+      const fault = faultOf(probe);
+      if (fault === undefined) return true;
+      const { id, zone, name } = probe;
+      unreadable.set(id, fault);
+      if (this.#unreadable.get(id) === fault) return false;
+      const err = new Error(`stored probe ${id} of the pool ${name} is corrupt: ${fault}`);
+      this.#options.observe({ kind: "follower-failed", level: "error", zone, err });
+      return false;
+    });
+    this.#unreadable = unreadable;
+    return readable;
   }
 
   #begin(probe: OwnedProbe, verdict: boolean | undefined): void {
@@ -300,4 +320,14 @@ export class HealthChecker {
     onVerdicts();
     return this.#verdicts.size > 0 ? 0 : READ_EVERY_MS;
   }
+}
+
+/** What keeps a probe from being looked at as it is stored; what is wrong with it beyond that, the check itself tells. */
+function faultOf({ address, health }: OwnedProbe): string | undefined {
+  if (isIP(address) === 0) return "its address is none";
+  if (!(health?.interval > 0 && health.timeout > 0 && health.tries > 0)) return "its check has no times";
+  if (health.type !== "http" && health.type !== "https") return undefined;
+  const { status, text = "" } = health;
+  const isRead = Array.isArray(status) && status.every((range) => typeof range === "string");
+  return isRead && typeof text === "string" ? undefined : "its check does not say what is well";
 }

@@ -1,8 +1,9 @@
 import { refreshCatalog } from "../../operations/dns/catalogs.ts";
 import { removeExpiredRules } from "../../operations/dns/rpz-expiries.ts";
 import type { Clock } from "../../platform/clock.ts";
+import { EachByItself } from "../../platform/each-by-itself.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
-import { type Db, isDatabaseAway } from "../../platform/postgres/db.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { repeatTasks } from "../../platform/repeated-work.ts";
 import { listCatalogIds, lookForZoneChanges, startOfLooks } from "../../store/dns/catalogs.ts";
 import { listFeedsWithExpired } from "../../store/dns/rpz-feeds.ts";
@@ -14,8 +15,6 @@ const ACTOR = "palomar";
 const CATALOGS_EVERY_MS = 500;
 /** Rules are gone well within a minute of their time. */
 const EXPIRIES_EVERY_MS = 5_000;
-/** A zone that cannot be kept up is left alone for so long. */
-const REST_MS = 10_000;
 
 export interface UpkeepOptions {
   readonly db: Db;
@@ -33,7 +32,9 @@ export function startUpkeep({ db, clock, observe }: UpkeepOptions): { stop(): Pr
   let sinceXid = "";
   /** Catalogs that have listed what they should at some look: from then on it is enough to look at what changes. */
   const followed = new Set<number>();
-  const keepUp = makeKeepUp(observe);
+  const each = new EachByItself<number>((zoneId, err) =>
+    observe({ kind: "zone-upkeep-failed", level: "error", zoneId, err }),
+  );
   const tasks = [
     { name: "catalogs", everyMs: CATALOGS_EVERY_MS, run: refreshCatalogs },
     { name: "expiries", everyMs: EXPIRIES_EVERY_MS, run: removeExpired },
@@ -45,10 +46,9 @@ export function startUpkeep({ db, clock, observe }: UpkeepOptions): { stop(): Pr
     const refreshed: number[] = [];
     const failed = new Set<number>();
     const refresh = async (id: number, since: string | null) => {
-      const isDone = await keepUp(id, async () => {
-        if (await refreshCatalog(db, id, ACTOR, since)) refreshed.push(id);
-      });
-      if (!isDone) failed.add(id);
+      const isChanged = await each.attempt(id, () => refreshCatalog(db, id, ACTOR, since));
+      if (isChanged) refreshed.push(id);
+      if (isChanged === undefined) failed.add(id);
     };
     try {
       if (followed.size === 0 && catalogs.length > 0) sinceXid = await startOfLooks(db);
@@ -74,7 +74,10 @@ export function startUpkeep({ db, clock, observe }: UpkeepOptions): { stop(): Pr
     const now = new Date(clock.nowMs());
     const changed: number[] = [];
     for (const { id, apex } of await listFeedsWithExpired(db, now)) {
-      if (await keepUp(id, () => removeExpiredRules(db, apex, now, ACTOR))) changed.push(id);
+      await each.attempt(id, async () => {
+        await removeExpiredRules(db, apex, now, ACTOR);
+        changed.push(id);
+      });
     }
     await announce(changed);
   }
@@ -82,23 +85,4 @@ export function startUpkeep({ db, clock, observe }: UpkeepOptions): { stop(): Pr
   async function announce(zoneIds: readonly number[]): Promise<void> {
     if (zoneIds.length > 0) await notifyZones(db, zoneIds);
   }
-}
-
-/** @returns does the work of a zone, and tells whether it was done: else the zone rests; throws what concerns all of them */
-function makeKeepUp(observe: Observe): (zoneId: number, work: () => Promise<void>) => Promise<boolean> {
-  /** Until when zones rest, by `performance.now()`. */
-  const resting = new Map<number, number>();
-  return async (zoneId, work) => {
-    if (performance.now() < (resting.get(zoneId) ?? 0)) return false;
-    try {
-      await work();
-      resting.delete(zoneId);
-      return true;
-    } catch (err) {
-      if (isDatabaseAway(err)) throw err;
-      observe({ kind: "zone-upkeep-failed", level: "error", zoneId, err });
-      resting.set(zoneId, performance.now() + REST_MS);
-      return false;
-    }
-  };
 }

@@ -2,6 +2,7 @@ import { TYPE } from "../../core/dns/rr-types.ts";
 import type { StreamedRecord } from "../../store/dns/published-zones.ts";
 import type { ZoneState } from "../../store/dns/zone-states.ts";
 import type { CompiledRecord } from "../zone-database/stored-rrset.ts";
+import { checkZone } from "./stored-names.ts";
 import { type NameBuilder, ZoneFiller } from "./zone-filler.ts";
 
 /** What builds zones, which a zone database does, or a thread that makes images for it. */
@@ -55,10 +56,11 @@ export class WholeZones {
       this.#filler.add(record);
     } catch (error) {
       this.#giveUp(error);
+      this.#begin();
     }
   }
 
-  /** Goes on with the next zone. */
+  /** Does without the zone at hand. */
   #giveUp(error: unknown): void {
     const zone = this.#zones[this.#index]!;
     const takenOctets = this.#reference === 0 ? 0 : this.#builder.octetsOf(this.#reference);
@@ -66,7 +68,6 @@ export class WholeZones {
     this.#reference = 0;
     this.#index += 1;
     this.#events.onFailed(zone, error, takenOctets);
-    this.#begin();
   }
 
   finish(): void {
@@ -78,15 +79,21 @@ export class WholeZones {
     this.#reference = 0;
   }
 
+  /** Begins with the next zone that can be begun. */
   #begin(): void {
-    const zone = this.#zones[this.#index];
-    if (!zone) return;
-    try {
-      this.#reference = this.#builder.createZone(zone);
-    } catch (error) {
-      this.#giveUp(error);
-      return;
+    while (this.#index < this.#zones.length) {
+      try {
+        this.#beginZone(this.#zones[this.#index]!);
+        return;
+      } catch (error) {
+        this.#giveUp(error);
+      }
     }
+  }
+
+  #beginZone(zone: ZoneState): void {
+    this.#reference = this.#builder.createZone(zone);
+    checkZone(zone);
     // The apex is the first name in canonical order, and its SOA is no row.
     this.#filler.begin(this.#reference, zone.apex);
     this.#filler.addHere(soaOf(zone));
@@ -100,6 +107,7 @@ export class WholeZones {
       if (isWanted) this.#builder.publishZone(this.#reference);
     } catch (error) {
       this.#giveUp(error);
+      this.#begin();
       return;
     }
     if (isWanted) this.#events.onPublished(zone, this.#reference);

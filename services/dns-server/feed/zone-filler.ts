@@ -1,6 +1,6 @@
-import { LOWER_CASE } from "../zone-database/layout.ts";
 import { NameDraft } from "../zone-database/name-draft.ts";
-import type { CompiledRecord } from "../zone-database/stored-rrset.ts";
+import { type CompiledRecord, CorruptRecordError } from "../zone-database/stored-rrset.ts";
+import { isBelowApex, isSameName } from "./stored-names.ts";
 
 /** RFC 1035 §2.3.4. */
 const MAX_NAME_OCTETS = 255;
@@ -33,7 +33,7 @@ export class ZoneFiller {
   /** The name at hand: so many octets, of which those in front of the apex are the name relative to it. */
   readonly #owner = new Uint8Array(MAX_NAME_OCTETS);
   #ownerOctets = 0;
-  #apexOctets = 0;
+  #apex: Uint8Array = new Uint8Array(0);
 
   constructor(builder: NameBuilder) {
     this.#builder = builder;
@@ -42,8 +42,8 @@ export class ZoneFiller {
   /** Begins with a zone's apex, whose records come first. */
   begin(zone: number, apex: Uint8Array): void {
     this.#zone = zone;
+    this.#apex = apex;
     this.#setOwner(apex, 0, apex.length);
-    this.#apexOctets = apex.length;
     this.#builder.beginName(zone, this.#draft);
   }
 
@@ -52,8 +52,11 @@ export class ZoneFiller {
     this.#draft.add(type, ttl, rdata, 0, rdata.length);
   }
 
+  /** Adds a record at its owner. @throws CorruptRecordError where that is no name below the apex */
   add({ octets, ownerStart, ownerOctets, type, ttl, rdataStart, rdataOctets }: RecordInPlace): void {
     if (ownerOctets !== this.#ownerOctets || !isSameName(this.#owner, octets, ownerStart, ownerOctets)) {
+      if (!isBelowApex(this.#apex, octets, ownerStart, ownerOctets))
+        throw new CorruptRecordError("an owner is no name of its zone");
       this.end();
       this.#setOwner(octets, ownerStart, ownerOctets);
       this.#builder.beginName(this.#zone, this.#draft);
@@ -63,21 +66,11 @@ export class ZoneFiller {
 
   /** Ends the name at hand, to be called behind the zone's last record. */
   end(): void {
-    this.#builder.endName(this.#zone, this.#owner, this.#ownerOctets - this.#apexOctets, this.#draft);
+    this.#builder.endName(this.#zone, this.#owner, this.#ownerOctets - this.#apex.length, this.#draft);
   }
 
   #setOwner(octets: Uint8Array, start: number, length: number): void {
     for (let index = 0; index < length; index += 1) this.#owner[index] = octets[start + index]!;
     this.#ownerOctets = length;
   }
-}
-
-/** Whether a name is the one of its length that stands among other octets, ASCII case aside (RFC 4343). */
-function isSameName(name: Uint8Array, octets: Uint8Array, start: number, length: number): boolean {
-  for (let index = 0; index < length; index += 1) {
-    const own = name[index]!;
-    const other = octets[start + index]!;
-    if (own !== other && LOWER_CASE[own] !== LOWER_CASE[other]) return false;
-  }
-  return true;
 }

@@ -1,5 +1,4 @@
 import type pg from "pg";
-import { formatDomainName, nameFromStoredWire } from "../../core/dns/name.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import { findLargeZones, measureZones } from "../../store/dns/large-zones.ts";
 import { streamRecords } from "../../store/dns/published-zones.ts";
@@ -20,6 +19,8 @@ import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import { type NameContent, readChangedNames } from "./changed-names.ts";
 import { type HeldZone, HeldZones } from "./held-zones.ts";
 import { type LeftOutZone, LeftOutZones, smallestThatFit } from "./left-out-zones.ts";
+import { apexText, checkZone, isApex } from "./stored-names.ts";
+import { UnreadableZones } from "./unreadable-zones.ts";
 import { soaOf, WholeZones } from "./whole-zones.ts";
 
 /** Nodes of a zone that was given up that are taken apart at once. */
@@ -54,6 +55,8 @@ export class ZonePublisher {
   /** Zones that `publish` leaves to `publishHeldBack`, and whether they have been withdrawn since they were held back. */
   readonly #heldBack = new Map<number, { withdrawn: boolean }>();
   readonly #leftOut: LeftOutZones;
+  /** Of those that are not held a place-holder stands in the zone database, as far as they have an apex. */
+  readonly #unreadable = new UnreadableZones();
   /** For each of them a place-holder stands in the zone database. */
   readonly #suspended = new Map<number, SuspendedZone>();
   /** Whose zones the zone database is to hold. */
@@ -84,12 +87,13 @@ export class ZonePublisher {
 
   /** Zones that ought to be answered for, as far as the database has been read. */
   get expectedCount(): number {
-    return this.#held.size + this.leftOut.filter(({ servedVersion }) => servedVersion === undefined).length;
+    const leftOut = this.leftOut.filter(({ servedVersion }) => servedVersion === undefined).length;
+    return this.#held.size + leftOut + [...this.#unreadable.ids()].filter((id) => !this.#held.has(id)).length;
   }
 
-  /** Whether there is no room for a zone, or for its latest version. */
+  /** Whether a zone, or its latest version, is not answered: there is no room for it, or it cannot be read. */
   isLeftOut(id: number): boolean {
-    return this.#leftOut.has(id);
+    return this.#leftOut.has(id) || this.#unreadable.has(id);
   }
 
   /** The zones of the zone database by id. */
@@ -101,6 +105,7 @@ export class ZonePublisher {
   *knownIds(): Iterable<number> {
     yield* this.#held.ids();
     for (const { zone } of this.leftOut) yield zone.id;
+    yield* this.#unreadable.ids();
     yield* this.#suspended.keys();
   }
 
@@ -129,6 +134,7 @@ export class ZonePublisher {
     this.#life = life;
     this.#isAnotherLife = true;
     this.withdraw(this.leftOut.filter((one) => one.servedVersion === undefined).map(({ zone }) => zone.id));
+    this.withdraw([...this.#unreadable.ids()].filter((id) => !this.#held.has(id)));
     this.withdraw(this.#suspended.keys());
     this.#held.setAll(UNKNOWN_VERSION);
   }
@@ -137,6 +143,7 @@ export class ZonePublisher {
   adopt(id: number, zone: HeldZone, reference?: number): void {
     this.#held.set(id, zone, reference);
     this.#leftOut.remove(id);
+    this.#unreadable.delete(id);
     this.#suspended.delete(id);
   }
 
@@ -146,9 +153,19 @@ export class ZonePublisher {
     this.#collectAll();
   }
 
-  /** Notes that a zone cannot be taken in as the database has it. */
+  /**
+   * Notes that a zone cannot be taken in as the database has it. It stays as it is answered; all of one that is not is
+   * SERVFAIL.
+   */
   noteCorrupt(zone: ZoneSummary, err: CorruptRecordError): void {
-    this.#observe({ kind: "zone-corrupt", level: "error", ...nameOf(zone), err });
+    const { id } = zone;
+    const shown = isApex(zone.apex) ? zone : { ...zone, ...this.#known(id) };
+    const isWithheld = this.#held.has(id) || this.#unreadable.has(id);
+    if (!isWithheld) this.#showPlaceHolder(shown, () => this.#writer.withholdZone(shown));
+    this.#leftOut.remove(id);
+    this.#suspended.delete(id);
+    const isNews = this.#unreadable.add({ id, apex: shown.apex, version: zone.version });
+    if (isNews) this.#observe({ kind: "zone-corrupt", level: "error", ...nameOf(zone), err });
   }
 
   /**
@@ -190,6 +207,7 @@ export class ZonePublisher {
   #forget(id: number): void {
     this.#held.delete(id);
     this.#leftOut.remove(id);
+    this.#unreadable.delete(id);
     this.#suspended.delete(id);
   }
 
@@ -220,13 +238,14 @@ export class ZonePublisher {
     this.withdraw(others);
   }
 
-  /** A zone that is held, left out, or suspended. */
+  /** A zone that is held, left out, unreadable, or suspended. */
   #known(id: number): Pick<HeldZone, "apex"> | undefined {
-    return this.#held.get(id) ?? this.#leftOut.get(id)?.zone ?? this.#suspended.get(id);
+    const shown = this.#held.get(id) ?? this.#leftOut.get(id)?.zone;
+    return shown ?? this.#unreadable.get(id) ?? this.#suspended.get(id);
   }
 
   /**
-   * Publishes what is new of these zones, and withdraws those that are suspended. One with a corrupt record stays as it
+   * Publishes what is new of these zones, and withdraws those that are suspended. One that cannot be read stays as it
    * was, until it changes again.
    * @param client in the snapshot in which the zones were read
    * @param holdsLargeBack whether zones that take long to load are held back, beside those that are already
@@ -241,8 +260,9 @@ export class ZonePublisher {
   /** @returns what was tried, and what was not */
   async #publishNews(client: pg.Client, zones: readonly ZoneState[], holdsLargeBack: boolean) {
     this.withdraw(zones.filter(({ resellerId }) => !this.isInScope(resellerId)).map(({ id }) => id));
-    for (const zone of zones) if (!zone.published && this.isInScope(zone.resellerId)) this.suspend(zone);
-    const changed = zones.filter((zone) => this.#isNews(zone));
+    const known = zones.filter((zone) => this.isInScope(zone.resellerId) && this.#hasApex(zone));
+    for (const zone of known) if (!zone.published) this.suspend(zone);
+    const changed = known.filter((zone) => this.#isNews(zone));
     // Whether there is room for them now is not for here: see `takeDue`.
     for (const zone of changed) this.#leftOut.note(zone);
     const free = changed.filter(({ id }) => !this.#heldBack.has(id) && !this.#leftOut.has(id));
@@ -251,12 +271,26 @@ export class ZonePublisher {
     return { free, heldBack: [...heldBack, ...large] };
   }
 
+  /** Whether a zone has an apex; where it has another one than before, it is withdrawn there. */
+  #hasApex(zone: ZoneState): boolean {
+    if (!isApex(zone.apex)) {
+      this.noteCorrupt(zone, new CorruptRecordError("the zone's apex is no name"));
+      return false;
+    }
+    const known = this.#known(zone.id);
+    if (known !== undefined && Buffer.compare(known.apex, zone.apex) !== 0) this.withdraw([zone.id]);
+    // As it is answered it is right again.
+    if (this.#unreadable.has(zone.id) && this.#isPublished(zone)) this.#unreadable.delete(zone.id);
+    return true;
+  }
+
   /**
    * As `publish`, of all zones in scope, some at a time, and withdraws all others.
    * @param isFirst whether the zone database is one that nobody is answered from yet: where not all fit, the smallest do
    */
   async publishAll(client: pg.Client, isFirst: boolean): Promise<void> {
     this.#isFirst = isFirst;
+    this.#unreadable.tryAgain();
     try {
       await this.#withdrawOthers(client);
       for await (const zones of readAllZones(client, this.scope, ZONES_A_STEP)) {
@@ -279,7 +313,7 @@ export class ZonePublisher {
     try {
       await fill();
       for await (const zones of readSuspendedZones(client, this.scope, ZONES_A_STEP)) {
-        for (const zone of zones) this.suspend(zone);
+        for (const zone of zones) if (this.#hasApex(zone)) this.suspend(zone);
       }
       if (this.#leftOut.size > 0) await this.#preferSmaller(client);
     } finally {
@@ -290,7 +324,7 @@ export class ZonePublisher {
   /** The zones that are published as the database has them, some at a time. */
   async *publishedOf(client: pg.Client): AsyncGenerator<readonly ZoneState[]> {
     for await (const zones of readAllZones(client, this.scope, ZONES_A_STEP)) {
-      yield zones.filter((zone) => zone.published && this.#isPublished(zone));
+      yield zones.filter((zone) => zone.published && this.#isPublished(zone) && isApex(zone.apex));
     }
   }
 
@@ -338,7 +372,9 @@ export class ZonePublisher {
     zoneIds: ReadonlySet<number>,
     readZones: () => Promise<readonly ZoneState[]>,
   ): Promise<readonly ZoneState[]> {
-    const zones = (await readZones()).filter((zone) => zoneIds.has(zone.id) && this.#isNews(zone));
+    const zones = (await readZones()).filter(
+      (zone) => zoneIds.has(zone.id) && this.#isNews(zone) && this.#hasApex(zone),
+    );
     await this.#publishChanged(client, zones, false);
     return zones.filter((zone) => this.#isPublished(zone));
   }
@@ -348,7 +384,7 @@ export class ZonePublisher {
   }
 
   #isNews(zone: ZoneState): boolean {
-    return this.#isWanted(zone) && this.#held.versionOf(zone.id) !== zone.version;
+    return this.#isWanted(zone) && !this.#isPublished(zone) && !this.#unreadable.isTried(zone);
   }
 
   #isPublished({ id, version }: ZoneState): boolean {
@@ -366,7 +402,9 @@ export class ZonePublisher {
     const done = new Set<ZoneState>();
     const versions = new Map(known.map(({ id }) => [id, this.#held.versionOf(id)!]));
     const versionOf = ({ id }: ZoneState) => versions.get(id)!;
-    for await (const [zone, names] of readChangedNames(client, known, versionOf)) {
+    const onCorruptJournal = (zone: ZoneState, err: unknown) =>
+      this.#observe({ kind: "journal-corrupt", level: "warn", ...nameOf(zone), err });
+    for await (const [zone, names] of readChangedNames(client, known, versionOf, onCorruptJournal)) {
       // It may have been withdrawn while its records were read.
       if (!this.#held.has(zone.id) || this.#putNames(zone, names)) done.add(zone);
     }
@@ -391,6 +429,7 @@ export class ZonePublisher {
     const startedMs = performance.now();
     const octetsBefore = writer.octetsOf(reference);
     try {
+      checkZone(zone);
       for (const { owner, records } of names.slice(0, -1))
         writer.setName(reference, records[0]?.owner ?? owner, records);
       writer.setName(reference, zone.apex, apex);
@@ -428,17 +467,20 @@ export class ZonePublisher {
 
   #notePublished(zone: ZoneState, reference?: number): void {
     this.#held.set(zone.id, zone, reference);
+    this.#unreadable.delete(zone.id);
     this.#suspended.delete(zone.id);
     if (this.#leftOut.remove(zone.id)) this.#observe({ kind: "zone-fits-again", level: "info", ...nameOf(zone) });
   }
 
   /** @throws what is no fault of the zone's */
   #takeFailure(zone: ZoneState, error: unknown, attempt: { readonly takenOctets: number; readonly ms: number }): void {
+    // Gone while it was loaded, it is missed by nobody.
+    const isGone = this.#heldBack.get(zone.id)?.withdrawn === true;
     if (error instanceof ZoneDatabaseFullError) {
-      // Gone while it was loaded: nobody misses it.
-      if (this.#heldBack.get(zone.id)?.withdrawn !== true) this.#leaveOut(zone, attempt.takenOctets, attempt.ms);
-    } else if (error instanceof CorruptRecordError) this.noteCorrupt(zone, error);
-    else throw error;
+      if (!isGone) this.#leaveOut(zone, attempt.takenOctets, attempt.ms);
+    } else if (error instanceof CorruptRecordError) {
+      if (!isGone) this.noteCorrupt(zone, error);
+    } else throw error;
   }
 
   /** Leaves a zone as it is answered, or all of it SERVFAIL where it is not: it does not fit. */
@@ -447,6 +489,7 @@ export class ZonePublisher {
     const servedVersion = this.#held.versionOf(zone.id);
     if (servedVersion === undefined && this.#showPlaceHolder(zone, () => writer.withholdZone(zone)))
       this.#suspended.delete(zone.id);
+    this.#unreadable.delete(zone.id);
     if (this.#leftOut.add(zone, { servedVersion, takenOctets, ms })) {
       const { usedOctets, totalOctets } = writer;
       const memory = { servesLastVersion: servedVersion !== undefined, takenOctets, usedOctets, totalOctets };
@@ -459,6 +502,7 @@ export class ZonePublisher {
 
   /** Even for a place-holder there may be room only after what was given up is taken apart. @returns whether it is shown */
   #showPlaceHolder(zone: SuspendedZone, show: () => void): boolean {
+    if (!isApex(zone.apex)) return false;
     do {
       try {
         show();
@@ -490,7 +534,7 @@ export class ZonePublisher {
 
 /** A zone as observations name it. */
 function nameOf({ id, apex }: Pick<ZoneSummary, "id" | "apex">): { readonly zone: string; readonly zoneId: number } {
-  return { zone: formatDomainName(nameFromStoredWire(apex)), zoneId: id };
+  return { zone: apexText(apex), zoneId: id };
 }
 
 /** The ids of those zones that take long to load whole: large ones, or all where they are many. */

@@ -193,11 +193,15 @@ export class AuthorisedResponder {
   /** The messages of a transfer, or the rcode that refuses it: the zone may have gone while its turn was waited for. */
   async #messages(request: TransferRequest, asker: Asker, { zone }: Granted): Promise<Iterable<Uint8Array> | number> {
     if (!zone) return this.#messagesOfServed(request, asker);
-    const { db, writer } = this.#options;
+    const { db, writer, observe } = this.#options;
     const newMessage = () => this.#newMessage(request, asker);
     if (request.serial !== undefined) {
       const found = await readZoneDifference(db, zone.id, request.serial);
       if (!found) return RCODE.NOTAUTH;
+      if (found.kind === "corrupt-journal") {
+        const { err } = found;
+        observe({ kind: "journal-corrupt", level: "warn", zone: formatDomainName(request.name), zoneId: zone.id, err });
+      }
       if (found.kind === "current") return soaOnly(found.newSoa, newMessage());
       if (asker.client.transport === TRANSPORT.UDP) return overUdp(found, newMessage);
       if (found.kind === "difference") return difference(found, newMessage());

@@ -10,6 +10,9 @@ export interface CompiledRecord {
   readonly rdata: Uint8Array;
 }
 
+/** RFC 1035 §3.2.1: RDLENGTH has 16 bits. */
+const MAX_RDATA_OCTETS = 0xffff;
+
 /** Stands for the zone's apex at the end of a name; see `RRSET`. */
 const APEX_MARK = 0xc000;
 
@@ -137,6 +140,7 @@ export class RrsetEncoder {
     }
     this.#copy(rdata, position, rdataEnd);
     const rdataOctets = this.length - start - RECORD_FIXED_OCTETS;
+    if (rdataOctets > MAX_RDATA_OCTETS) throw new CorruptRecordError("its RDATA is longer than any");
     octets[start + 10] = rdataOctets >>> 8;
     octets[start + 11] = rdataOctets;
   }

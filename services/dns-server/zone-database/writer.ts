@@ -361,9 +361,9 @@ export class ZoneDatabaseWriter {
     for (const { arena } of this.#segments) arena.free();
   }
 
-  /** The zone with an apex, a place-holder as well; 0 for none. */
+  /** The zone with an apex, a place-holder as well; 0 for none, and for what is no name. */
   #find(apex: Uint8Array): { readonly zone: number; readonly hash: number } {
-    this.#apexName.read(apex, 0, apex.length);
+    if (this.#apexName.read(apex, 0, apex.length) !== apex.length) return NOWHERE;
     const hash = this.#reader.apexHash(this.#apexName);
     return { zone: this.#reader.findApex(hash, this.#apexName), hash };
   }
@@ -422,3 +422,6 @@ export class ZoneDatabaseWriter {
     return this.#apex;
   }
 }
+
+/** What is found where there is no zone. */
+const NOWHERE = { zone: 0, hash: 0 } as const;

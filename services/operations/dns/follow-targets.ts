@@ -26,8 +26,10 @@ export async function askTarget(
   { lookUp, allowed }: AskingOptions,
   now: Date,
 ): Promise<void> {
+  const { name } = target;
+  if (name === undefined) throw new Error(`stored target is corrupt: ${target.nameKey.toString("hex")} is no name`);
   const from = performance.now();
-  const answers = await Promise.all([lookUp(target.name, TYPE.A), lookUp(target.name, TYPE.AAAA)]);
+  const answers = await Promise.all([lookUp(name, TYPE.A), lookUp(name, TYPE.AAAA)]);
   const isSlow = performance.now() - from > SLOW_MS;
   const { seconds, ...outcome } = judge(target, answers, allowed);
   const { answer, problem } = outcome;

@@ -196,6 +196,8 @@ export interface ObservationDetails {
   "snapshot-unreadable": Failure;
   "zone-fits-again": PublishedZone;
   "zone-corrupt": PublishedZone & Failure;
+  /** The zone is read whole. */
+  "journal-corrupt": PublishedZone & Failure;
   "zone-left-out": PublishedZone & {
     readonly servesLastVersion: boolean;
     readonly takenOctets: number;

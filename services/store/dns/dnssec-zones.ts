@@ -1,4 +1,4 @@
-import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
+import { type DomainName, nameFromStoredWire, parseDomainName } from "../../core/dns/name.ts";
 import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { zoneName } from "./zones.ts";
 
@@ -26,14 +26,14 @@ export async function listDueZones(
   now: Date,
   limit: number,
 ): Promise<{ readonly apex: DomainName; readonly companyId: number | null }[]> {
-  const rows = await queryRows<{ apex: Buffer; company_id: number | null }>(
+  const rows = await queryRows<NamedZoneRow & { company_id: number | null }>(
     db,
-    `select z.apex, z.company_id from zone_signing s join zones z on z.id = s.zone_id
+    `select z.name, z.apex, z.company_id from zone_signing s join zones z on z.id = s.zone_id
       where s.due_at <= $1 order by s.due_at limit $2`,
     [now, limit],
     { name: "list-due-zones" },
   );
-  return rows.map(({ apex, company_id }) => ({ apex: nameFromStoredWire(apex), companyId: company_id }));
+  return rows.map((row) => ({ apex: apexOf(row), companyId: row.company_id }));
 }
 
 /** Notes when somebody has to look at a signed zone next. */
@@ -81,20 +81,31 @@ export async function listUncheckedZones(
   since: Date,
   limit: number,
 ): Promise<{ readonly id: number; readonly apex: DomainName }[]> {
-  const rows = await queryRows<{ id: number; apex: Buffer }>(
+  const rows = await queryRows<NamedZoneRow & { id: number }>(
     db,
-    `select z.id, z.apex
+    `select z.id, z.name, z.apex
        from (select zone_id, checked_at from zone_signing
               where checked_at is null or checked_at < $1 order by checked_at nulls first, zone_id limit $2) s
        join zones z on z.id = s.zone_id order by s.checked_at nulls first, s.zone_id`,
     [since, limit],
     { name: "list-unchecked-zones" },
   );
-  return rows.map(({ id, apex }) => ({ id, apex: nameFromStoredWire(apex) }));
+  return rows.map((row) => ({ id: row.id, apex: apexOf(row) }));
 }
 
 /** Notes when zones were compared with what they should be. */
 export async function noteChecked(db: Db, zoneIds: readonly number[], now: Date): Promise<void> {
   if (zoneIds.length === 0) return;
   await queryRows(db, "update zone_signing set checked_at = $1 where zone_id = any($2::bigint[])", [now, zoneIds]);
+}
+
+interface NamedZoneRow {
+  readonly name: string;
+  readonly apex: Buffer;
+}
+
+/** By its name, by which each zone is looked up: one whose apex is no name fails by itself, and no list of zones with it. */
+function apexOf({ name, apex }: NamedZoneRow): DomainName {
+  const parsed = parseDomainName(name === "" ? "." : name);
+  return parsed.ok ? parsed.value : nameFromStoredWire(apex);
 }

@@ -1,12 +1,13 @@
 import type { TargetAnswer } from "../../core/dns/follow/evaluate.ts";
-import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
+import { type DomainName, domainNameFromWire, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
 import type { Sentence } from "../../core/sentences.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
 
 /** A name that followers' addresses come from, as somebody has taken it on. */
 export interface DueTarget {
   readonly nameKey: Buffer;
-  readonly name: DomainName;
+  /** Undefined where what is stored is none. */
+  readonly name: DomainName | undefined;
   readonly answer: TargetAnswer | null;
   readonly problem: Sentence | null;
   readonly nxdomains: number;
@@ -74,7 +75,10 @@ export async function claimDueTargets(
      returning t.name_key, t.name, t.answer, t.problem, t.nxdomains, t.failures`,
     [now, limit, new Date(now.getTime() + leaseMs)],
   );
-  return rows.map(({ name_key, name, ...row }) => ({ ...row, nameKey: name_key, name: nameFromStoredWire(name) }));
+  return rows.map(({ name_key, name, ...row }) => {
+    const read = domainNameFromWire(name);
+    return { ...row, nameKey: name_key, name: read.ok ? read.value : undefined };
+  });
 }
 
 export async function nextTargetDue(db: Db): Promise<Date | undefined> {

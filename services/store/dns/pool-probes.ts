@@ -49,19 +49,21 @@ function probeOf({ id, follower_id, member, address, name, health, tenant }: Pro
 /** A probe, and whose: companies share what there is, and so do the resellers that they are of. */
 export interface OwnedProbe extends Probe {
   readonly reseller: string;
+  /** The pool's, in text form as `zones.name`. */
+  readonly zone: string;
 }
 
-/** All probes of the deployment. */
+/** All probes of the deployment, as they are stored. */
 export async function readAllProbes(db: Db): Promise<OwnedProbe[]> {
-  const rows = await queryRows<ProbeRow & { readonly reseller: string }>(
+  const rows = await queryRows<ProbeRow & Pick<OwnedProbe, "reseller" | "zone">>(
     db,
-    `select p.id, p.follower_id, p.member, p.address, p.name, p.health, p.tenant, coalesce(z.reseller_id, '') as reseller
+    `select p.id, p.follower_id, p.member, p.address, p.name, p.health, p.tenant, coalesce(z.reseller_id, '') as reseller, z.name as zone
        from pool_probes p
        join followers f on f.id = p.follower_id
        join zones z on z.id = f.zone_id`,
     [],
   );
-  return rows.map((row) => ({ ...probeOf(row), reseller: row.reseller }));
+  return rows.map((row) => ({ ...probeOf(row), reseller: row.reseller, zone: row.zone }));
 }
 
 /** The probes of some pools, with their states and what the nodes say. */

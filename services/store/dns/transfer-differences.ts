@@ -30,7 +30,9 @@ export type ZoneDifference =
       readonly added: readonly ResourceRecord[];
     }
   /** The journal does not reach back, the version may be one of a former zone of the name, or the whole zone has fewer records. */
-  | { readonly kind: "whole-zone"; readonly newSoa: ResourceRecord };
+  | { readonly kind: "whole-zone"; readonly newSoa: ResourceRecord }
+  /** The whole zone as well: the journal cannot be read. */
+  | { readonly kind: "corrupt-journal"; readonly newSoa: ResourceRecord; readonly err: unknown };
 
 /** From so many octets of journal on the whole zone is sent: to condense more would hold up everybody else. */
 const MOST_JOURNAL_OCTETS = 8 * 2 ** 20;
@@ -63,7 +65,9 @@ export function readZoneDifference(db: Db, zoneId: number, sinceSerial: number):
     if (await mayBeFormer(snapshot, newSoa.owner, sinceSerial)) return { kind: "whole-zone", newSoa };
     const versions = await readVersions(snapshot, zoneId, sinceSerial, serial);
     if (!versions) return { kind: "whole-zone", newSoa };
-    const { oldSoa, deleted, added } = condense(versions);
+    const decoded = decodeVersions(versions);
+    if (decoded.kind === "corrupt-journal") return { ...decoded, newSoa };
+    const { oldSoa, deleted, added } = condense(decoded.versions);
     // Four SOAs against two (RFC 1995 §4, RFC 5936 §2.2).
     const isSmaller = await hasFewerRecords(snapshot, zoneId, deleted.length + added.length + 2);
     return isSmaller ? { kind: "whole-zone", newSoa } : { kind: "difference", oldSoa, newSoa, deleted, added };
@@ -111,8 +115,8 @@ async function readVersions(
   zoneId: number,
   fromSerial: number,
   toSerial: number,
-): Promise<Version[] | undefined> {
-  const versions: Version[] = [];
+): Promise<StoredVersion[] | undefined> {
+  const versions: StoredVersion[] = [];
   let wantedSerial = toSerial;
   let octets = 0;
   let before: number | null = null;
@@ -141,14 +145,42 @@ async function readVersions(
   }
 }
 
-async function readContents(db: Db, zoneId: number, versions: readonly number[]): Promise<Version[]> {
-  const rows = await queryRows<{ deleted: Buffer; added: Buffer }>(
+/** A version as the journal has it. */
+interface StoredVersion {
+  readonly deleted: Buffer;
+  readonly added: Buffer;
+}
+
+function readContents(db: Db, zoneId: number, versions: readonly number[]): Promise<StoredVersion[]> {
+  return queryRows<StoredVersion>(
     db,
     `select deleted || coalesce(derived_deleted, '') as deleted, added || coalesce(derived_added, '') as added
        from zone_journal where zone_id = $1 and version = any($2::bigint[]) order by version`,
     [zoneId, versions],
   );
-  return rows.map(({ deleted, added }) => ({ deleted: decodeRecords(deleted), added: decodeRecords(added) }));
+}
+
+function decodeVersions(
+  versions: readonly StoredVersion[],
+):
+  | { readonly kind: "decoded"; readonly versions: readonly Version[] }
+  | { readonly kind: "corrupt-journal"; readonly err: unknown } {
+  try {
+    return { kind: "decoded", versions: versions.map(decodeVersion) };
+  } catch (err) {
+    return { kind: "corrupt-journal", err };
+  }
+}
+
+function decodeVersion({ deleted, added }: StoredVersion): Version {
+  return { deleted: decodeSide(deleted), added: decodeSide(added) };
+}
+
+/** @throws where they cannot be read */
+function decodeSide(octets: Buffer): ResourceRecord[] {
+  const records = decodeRecords(octets);
+  if (records[0]?.type !== TYPE.SOA) throw new Error("stored version is corrupt: it does not begin with a SOA");
+  return records;
 }
 
 function condense(versions: readonly Version[]): Version & { readonly oldSoa: ResourceRecord } {

@@ -1,9 +1,8 @@
 import type pg from "pg";
-import { encodeSoaRdata } from "../../core/dns/soa.ts";
 import { copyMessages, copyOut, type TakeMessages } from "../copy-out.ts";
 import { isSelected, type ZoneSelection } from "./zone-selection.ts";
 import { IS_PUBLISHED, IS_SUSPENDED, ZONE_STATE_COLUMNS, type ZoneState, zoneStateMaker } from "./zone-state-rows.ts";
-import { type SoaRow, soaOf } from "./zones.ts";
+import type { SoaRow } from "./zones.ts";
 
 export type { ZoneState, ZoneSummary } from "./zone-state-rows.ts";
 
@@ -118,6 +117,15 @@ interface ZoneStateRow extends SoaRow {
   readonly restricted: boolean;
 }
 
+/** The SOA's RDATA, with what stands for its names as it is: one zone that has none must not keep others from being read. */
+function soaRdataOf({ mname, rname, serial, refresh, retry, expire, minimum }: SoaRow): Uint8Array {
+  const numbers = [serial, refresh, retry, expire, minimum];
+  const octets = Buffer.alloc(4 * numbers.length);
+  // As COPY brings them, the lower half of a bigint.
+  for (const [index, number] of numbers.entries()) octets.writeUInt32BE(number >>> 0, 4 * index);
+  return Buffer.concat([mname, rname, octets]);
+}
+
 function zoneStateOf(row: ZoneStateRow): ZoneState {
   return {
     id: row.id,
@@ -129,6 +137,6 @@ function zoneStateOf(row: ZoneStateRow): ZoneState {
     expireSeconds: row.expire,
     resellerId: row.reseller_id,
     restricted: row.restricted,
-    soaRdata: encodeSoaRdata(soaOf(row)),
+    soaRdata: soaRdataOf(row),
   };
 }
