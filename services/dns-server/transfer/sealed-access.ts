@@ -18,9 +18,10 @@ export function sealAccess({ keys, restricted, ...plainParts }: TransferAccess, 
 export function openAccess(sealed: string, keyRing: KeyRing): TransferAccess {
   const opened = open(keyRing, PURPOSE, sealed);
   if (!opened.ok) throw new Error(`the transfer access is ${opened.error}: PALOMAR_SECRET was changed`);
-  const { keys, restricted, ...plainParts }: PlainAccess = JSON.parse(opened.value.toString("utf8"));
+  // Text of an earlier version has no unopened keys.
+  const { keys, restricted, unopenedKeys = [], ...plainParts }: PlainAccess = JSON.parse(opened.value.toString("utf8"));
   return {
-    ...plainParts,
+    ...{ ...plainParts, unopenedKeys },
     keys: keys.map((key) => ({ ...key, secret: Buffer.from(key.secret, "base64") })),
     restricted: restricted.map((zone) => ({ ...zone, apex: Buffer.from(zone.apex, "base64") })),
   };
