@@ -25,8 +25,6 @@ export class EachByItself<Key extends string | number> {
   /** Those that have failed, and are not to be tried yet. */
   get resting(): Key[] {
     const nowMs = performance.now();
-    // What is gone meanwhile is not tried any more, and never succeeds.
-    for (const [key, { untilMs }] of this.#rests) if (untilMs + LONGEST_REST_MS < nowMs) this.#rests.delete(key);
     return [...this.#rests].filter(([, { untilMs }]) => untilMs > nowMs).map(([key]) => key);
   }
 
@@ -44,11 +42,18 @@ export class EachByItself<Key extends string | number> {
       return done;
     } catch (error) {
       if (isDatabaseAway(error) && !isOverLimit(error) && !isOneMachineAway(error)) throw error;
+      this.#forgetGone();
       const failures = (rest?.failures ?? 0) + 1;
       const restMs = Math.min(LONGEST_REST_MS, FIRST_REST_MS * 2 ** (failures - 1));
       this.#rests.set(key, { untilMs: performance.now() + restMs, failures });
       this.#failed(key, error);
       return undefined;
     }
+  }
+
+  /** What is gone meanwhile is not tried any more, and never succeeds. */
+  #forgetGone(): void {
+    const nowMs = performance.now();
+    for (const [key, { untilMs }] of this.#rests) if (untilMs + LONGEST_REST_MS < nowMs) this.#rests.delete(key);
   }
 }

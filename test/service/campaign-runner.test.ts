@@ -264,12 +264,7 @@ describe("gathering a campaign's recipients", () => {
     await db("contacts")
       .whereIn("id", await large)
       .update({ fields: JSON.stringify({ bio: "x".repeat(2 ** 18) }) });
-    const numid = await addSend();
-    await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
-    const due = (await claimDueCampaign(db))!;
-    const template = campaignTemplate(due, due, { subject: "Hi", html: "Hi" });
-    const start = { template, senderDomain: DOMAIN, audience: [{ condition: { group: "all" } }], now: new Date() };
-    expect(await beginCampaign(db, due, start)).toEqual(ok(true));
+    const numid = await beginSend("Hi");
     const portions: number[] = [];
     for (
       let count = await gatherPortion(db, eachThrown());
@@ -315,12 +310,7 @@ describe("gathering a campaign's recipients", () => {
   test("one that cannot go on keeps no other from it, and loses nobody once it can", async () => {
     const { db } = database;
     const begin = async (minutesAgo: number) => {
-      const numid = await addSend();
-      await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
-      const due = (await claimDueCampaign(db))!;
-      const template = campaignTemplate(due, due, { subject: "Hi", html: "<p>XYZNOMBREXYZ</p>" });
-      const audience = [{ condition: { group: "all" } }];
-      await beginCampaign(db, due, { template, senderDomain: DOMAIN, audience, now: new Date() });
+      const numid = await beginSend("<p>XYZNOMBREXYZ</p>");
       const touched = db.raw("now() - make_interval(mins => ?)", [minutesAgo]);
       await db("campaign_sends").where({ campaign_numid: numid }).update({ modified_at: touched });
       return { numid, messages: () => db("messages").where({ campaign_numid: numid }) };
@@ -478,6 +468,18 @@ const endHeld = (eeid: string, how: HeldContentEnd) =>
 /** Of a batch's partitions, each once. */
 const statesOf = (eeid: string) => database.db("partitions").where({ eeid }).distinct("state").pluck("state");
 
+/** A campaign to everybody that is being gathered. @returns its number */
+async function beginSend(html: string): Promise<number> {
+  const { db } = database;
+  const numid = await addSend();
+  await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
+  const due = (await claimDueCampaign(db))!;
+  const template = campaignTemplate(due, due, { subject: "Hi", html });
+  const start = { template, senderDomain: DOMAIN, audience: [{ condition: { group: "all" } }], now: new Date() };
+  expect(await beginCampaign(db, due, start)).toEqual(ok(true));
+  return numid;
+}
+
 const waitingForLocks = (expected: number) =>
   eventually(
     () => listWaiting(database.db),
@@ -488,12 +490,7 @@ describe("a spike of bounces", () => {
   /** A campaign with its first portion queued, and all of that bounced. */
   async function addBouncing(): Promise<{ numid: number; eeid: string }> {
     const { db } = database;
-    const numid = await addSend();
-    await scheduleCampaign(db, { instanceId, numid }, { at: null, login: "ana" });
-    const due = (await claimDueCampaign(db))!;
-    const template = campaignTemplate(due, due, { subject: "Hi", html: "<p>XYZNOMBREXYZ</p>" });
-    const audience = [{ condition: { group: "all" } }];
-    await beginCampaign(db, due, { template, senderDomain: DOMAIN, audience, now: new Date() });
+    const numid = await beginSend("<p>XYZNOMBREXYZ</p>");
     await gatherPortion(db, eachThrown());
     const { eeid } = (await sendOf(numid))!;
     await db("partitions")

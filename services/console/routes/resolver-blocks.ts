@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { canonicalBlock, formatAddressBlock, readAddressBlock } from "../../core/dns/address-block.ts";
+import { canonicalBlock, readBlockText } from "../../core/dns/address-block.ts";
 import { invalidField } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { listResolverBlocks, putResolverBlock, removeResolverBlock } from "../../store/dns/resolver-blocks.ts";
@@ -42,10 +42,9 @@ export const makeResolverBlockEndpoints: MakeConsoleEndpoints = ({ db }) => {
       act: async ({ caller, params, fields }) => {
         const reseller = await visibleReseller(db, caller, params.id);
         if (!reseller.ok) return reseller;
-        const read = readAddressBlock(fields.block);
-        if (!read.ok) return refuse(invalidField("block", read.error));
-        const block = formatAddressBlock(read.value);
-        const stored = await putResolverBlock(db, params.id, { block, description: fields.description });
+        const block = readBlockText(fields.block);
+        if (!block.ok) return refuse(invalidField("block", block.error));
+        const stored = await putResolverBlock(db, params.id, { block: block.value, description: fields.description });
         return stored ? ok(stored) : refuse(problem("no-such-reseller"));
       },
     }),

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { invalidField, type Refusal } from "../refusal.ts";
 import { ok, type Result, refuse } from "../result.ts";
 import { type Sentence, sentence } from "../sentences.ts";
-import { formatAddressBlock, readAddressBlock } from "./address-block.ts";
+import { readBlockText } from "./address-block.ts";
 import { isForMany, parseIpAddress } from "./ip-address.ts";
 import { formatDomainName, parseDomainName } from "./name.ts";
 import type { TsigAlgorithm } from "./tsig.ts";
@@ -61,7 +61,7 @@ export function readAcl({ name, blocks, zones, notify }: AclInput): Result<AclPa
   if (!/^[^\p{Cc}]{1,128}$/u.test(name)) {
     return refuse(invalidField("name", "acl-name-form"));
   }
-  const readBlocks = readEach("blocks", blocks, readBlock);
+  const readBlocks = readEach("blocks", blocks, readBlockText);
   if (!readBlocks.ok) return readBlocks;
   const readZones = readEach("zones", zones, orElse(canonicalName, "no-domain-name"));
   if (!readZones.ok) return readZones;
@@ -114,11 +114,6 @@ function readEach(
     values.push(value.value);
   }
   return ok([...new Set(values)]);
-}
-
-function readBlock(text: string): Result<string, Sentence> {
-  const block = readAddressBlock(text);
-  return block.ok ? ok(formatAddressBlock(block.value)) : block;
 }
 
 function orElse(read: (text: string) => string | undefined, code: "no-domain-name" | "host-or-host-port") {

@@ -21,6 +21,12 @@ export function readAddressBlock(text: string): Result<AddressBlock, Sentence> {
   return mapped ? refuse(mapped) : block;
 }
 
+/** {@link readAddressBlock}, in one spelling. */
+export function readBlockText(text: string): Result<string, Sentence> {
+  const block = readAddressBlock(text);
+  return block.ok ? ok(formatAddressBlock(block.value)) : block;
+}
+
 /**
  * Reads any block in CIDR form; a bare address is a block of one.
  * @param leastPrefix shorter prefixes are refused

@@ -18,8 +18,6 @@ export class AccessFeed {
   readonly #observe: Observe;
   #access: TransferAccess | undefined;
   #table: AccessTable | undefined;
-  /** What of the table before could not be read, which has been told. */
-  #told: readonly string[] = [];
   /** What was restored is believed only until the database says what it has, whatever the versions. */
   #isRestored = false;
   #following: RepeatedWork | undefined;
@@ -101,17 +99,15 @@ export class AccessFeed {
   }
 
   #take(access: TransferAccess): void {
+    const told = new Set(this.#table?.unreadable);
     this.#table = new AccessTable(access);
     this.#access = access;
-    this.#tellUnreadable(this.#table.unreadable);
+    this.#tellUnreadable(this.#table.unreadable.filter((line) => !told.has(line)));
     this.#becomeKnown();
   }
 
   /** What cannot be read is told once, however often the rest changes. */
-  #tellUnreadable(unreadable: readonly string[]): void {
-    const told = new Set(this.#told);
-    const news = unreadable.filter((line) => !told.has(line));
-    this.#told = unreadable;
+  #tellUnreadable(news: readonly string[]): void {
     if (news.length === 0) return;
     const named = news.slice(0, MOST_NAMED);
     this.#observe({ kind: "transfer-access-left-out", level: "error", unreadable: named, count: news.length });

@@ -1,6 +1,5 @@
 import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
-import { resolve } from "node:path";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import {
@@ -38,8 +37,6 @@ export interface Variable<T> {
   readonly fallback: string | null;
   readonly meaning: string;
 }
-
-const DEFAULT_DATA_DIR = "./data";
 
 const variable = <T>(parse: Parse<T>, fallback: string | null, meaning: string): Variable<T> => ({
   parse,
@@ -85,7 +82,7 @@ export const VARIABLES = {
     "public base of tracking links; the tracking listener's own when unset",
   ),
   PALOMAR_BOUNCE_DOMAIN: variable(domain, "bounces.localhost", "domain of the VERP return path"),
-  PALOMAR_DATA_DIR: variable(path, DEFAULT_DATA_DIR, "embedded database, certificates, secrets, first-run credentials"),
+  PALOMAR_DATA_DIR: variable(path, "./data", "embedded database, certificates, secrets, first-run credentials"),
   DATABASE_URL: variable(
     optional(postgresUrl),
     null,
@@ -461,10 +458,8 @@ type Environment = Readonly<Record<string, string | undefined>>;
 export function loadConfig(env: Environment = process.env): Result<Config, string[]> {
   const problems: string[] = [];
   const values = {} as Record<string, unknown>;
-  for (const [name, { parse, fallback }] of Object.entries(VARIABLES)) {
-    const given = readVariable(env, name);
-    // An empty variable counts as unset, as compose files and unit files write it.
-    const parsed = given.ok ? (parse as Parse<unknown>)(given.value || fallback) : given;
+  for (const name of Object.keys(VARIABLES) as VariableName[]) {
+    const parsed = readValue(env, name);
     if (parsed.ok) values[name] = parsed.value;
     else problems.push(`${name}: ${parsed.error}`);
   }
@@ -507,12 +502,13 @@ export interface NamedPaths {
 
 /** They can be looked at although other variables are wrong. */
 export function namedPaths(env: Environment = process.env): NamedPaths {
-  const pathOf = (name: VariableName) => (env[name]?.trim() ? resolve(env[name].trim()) : null);
+  // Any text is a path.
+  const pathOf = <Name extends VariableName>(name: Name) => (readValue(env, name) as { value: Values[Name] }).value;
   return {
     certPath: pathOf("PALOMAR_TLS_CERT"),
     keyPath: pathOf("PALOMAR_TLS_KEY"),
     placeDatabase: pathOf("PALOMAR_PLACE_DATABASE"),
-    dataDir: pathOf("PALOMAR_DATA_DIR") ?? resolve(DEFAULT_DATA_DIR),
+    dataDir: pathOf("PALOMAR_DATA_DIR"),
   };
 }
 
@@ -528,6 +524,14 @@ export function environmentWith(changes: { readonly [name in VariableName]?: str
   const environment: NodeJS.ProcessEnv = { ...process.env, ...changes };
   for (const name of Object.keys(changes)) delete environment[`${name}_FILE`];
   return environment;
+}
+
+/** What a variable says, or its fallback. */
+function readValue(env: Environment, name: VariableName): Result<unknown, string> {
+  const given = readVariable(env, name);
+  const { parse, fallback } = VARIABLES[name];
+  // An empty variable counts as unset, as compose files and unit files write it.
+  return given.ok ? (parse as Parse<unknown>)(given.value || fallback) : given;
 }
 
 /** A variable's text, or that of the file that `<name>_FILE` names; empty when neither is set. */

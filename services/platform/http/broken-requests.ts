@@ -20,6 +20,7 @@ export const KEPT_HEADER_FIELDS = MOST_HEADER_FIELDS + 1;
 
 /** @param rawHeaders names and values by turns; the pseudo-headers of HTTP/2 are no fields */
 export function hasTooManyFields(rawHeaders: readonly string[]): boolean {
+  if (rawHeaders.length <= 2 * MOST_HEADER_FIELDS) return false;
   const fields = rawHeaders.filter((text, index) => index % 2 === 0 && !text.startsWith(":"));
   return fields.length > MOST_HEADER_FIELDS;
 }
@@ -88,22 +89,23 @@ export function answerBrokenHead(
   response: ServerResponse,
   describe: DescribeRefusal | undefined,
 ): boolean {
-  if (hasTooManyFields(request.rawHeaders)) {
-    answerBroken(request, response, 431, describe);
+  const refuse = (status: BrokenStatus) => {
+    answerBroken(request, response, status, describe);
     return true;
-  }
+  };
+  if (hasTooManyFields(request.rawHeaders)) return refuse(431);
   const [host, ...others] = request.headersDistinct.host ?? [];
   const [, authority, path = ""] = ABSOLUTE_FORM.exec(request.url!) ?? [];
   const isSound =
     (request.headersDistinct.authorization ?? []).length < 2 &&
     (host === undefined ? request.httpVersion !== "1.1" : others.length === 0 && HOST.test(host)) &&
     (authority === undefined || (authority !== "" && HOST.test(authority)));
-  if (!isSound) answerBroken(request, response, 400, describe);
-  else if (authority !== undefined) {
+  if (!isSound) return refuse(400);
+  if (authority !== undefined) {
     request.headers.host = authority;
     request.url = path.startsWith("/") ? path : `/${path}`;
   }
-  return !isSound;
+  return false;
 }
 
 /** RFC 9110 §7.2, RFC 3986 §3.2.2: an address in brackets or a name, which may be empty, and a port. */

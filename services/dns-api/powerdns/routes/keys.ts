@@ -36,11 +36,15 @@ const keyJson = z.object({
 type KeyJson = z.input<typeof keyJson>;
 
 /** Names that programs give the algorithms beside their numbers. */
-const ALGORITHMS: ReadonlyMap<string, SigningAlgorithm> = new Map(
-  Object.entries({
-    ...({ rsasha256: 8, "8": 8, ecdsa256: 13, ecdsap256sha256: 13, "13": 13, ed25519: 15, "15": 15 } as const),
-  }),
-);
+const ALGORITHMS: ReadonlyMap<string, SigningAlgorithm> = new Map([
+  ["rsasha256", 8],
+  ["8", 8],
+  ["ecdsa256", 13],
+  ["ecdsap256sha256", 13],
+  ["13", 13],
+  ["ed25519", 15],
+  ["15", 15],
+]);
 const NAMES: Readonly<Record<SigningAlgorithm, string>> = { 8: "RSASHA256", 13: "ECDSAP256SHA256", 15: "ED25519" };
 const BITS: Readonly<Record<SigningAlgorithm, number>> = { 8: 2048, 13: 256, 15: 256 };
 
