@@ -380,6 +380,15 @@ describe("signatures", () => {
     expect(await checked()).not.toEqual(before);
   });
 
+  it("are made anew once when the clock is put back meanwhile", async () => {
+    await sign();
+    const { version } = await zone();
+    let looks = 0;
+    const clock = { nowMs: () => nowMs + (looks++ === 0 ? 10 * DAY : 0) };
+    await maintainZone(database.db, target.apex, { signer: { ...target.signer, clock }, lookUpDs: undefined });
+    expect((await zone()).version).toBe(version + 1);
+  });
+
   it("are made anew a few at a time, so that secondaries of a large zone follow by IXFR, also after a week off", async () => {
     const names = Array.from({ length: 1_100 }, (_, index) => `name-${index} A 192.0.2.1`);
     await putZone(database, ZONE, [...CONTENT, ...names]);

@@ -61,10 +61,11 @@ export async function maintainZone(
 /** Makes anew what ends soon, and with it what ends soon after, so that a small zone gets one version for all. */
 async function refreshSignatures(db: Db, target: SigningTarget): Promise<void> {
   const { signatures } = signingPolicy;
-  const seconds = Math.floor(target.signer.clock.nowMs() / 1000);
   for (;;) {
     const found = await findSignedZone(db, target);
     if (!found.ok) return;
+    // As of now, each time: what a clock that was put back makes would else be old at once, and be made anew for ever.
+    const seconds = Math.floor(target.signer.clock.nowMs() / 1000);
     const [first] = await readExpiring(db, found.value.zone.id, seconds + signatures.refreshSeconds, 1);
     if (!first) return;
     const until = seconds + signatures.refreshSeconds + signatures.jitterSeconds;
