@@ -2,6 +2,7 @@ import { CLASS, OPCODE, RCODE, TYPE } from "../core/dns/rr-types.ts";
 import { Answerer } from "./answer/answer.ts";
 import type { Authority } from "./answer/authority.ts";
 import { ChaosAnswerer, type ServerIdentity } from "./answer/chaos.ts";
+import { AnswerCache, type AnswerFacts, type DatagramView } from "./answer-cache.ts";
 import { type Client, TRANSPORT } from "./message/client.ts";
 import { Cookies } from "./message/cookies.ts";
 import { type EdnsSettings, EdnsWriter, maxResponseOctets } from "./message/edns.ts";
@@ -22,11 +23,16 @@ export interface PipelineSettings {
   readonly identity: ServerIdentity;
   readonly edns: EdnsSettings;
   readonly rateLimit: RateLimitSettings;
+  /** What answers by UDP may take of a thread's memory to be given again; 0: none is. */
+  readonly answerCacheMebioctets: number;
 }
 
 /** The octets of header flags: QR, opcode, AA, TC, RD; then RA, Z, AD, CD, rcode. */
 const FLAG = { QR: 0x80, AA: 0x04, TC: 0x02, RD: 0x01, CD: 0x10 } as const;
 const OPCODE_MASK = 0x78;
+
+/** No `VERDICT` yet. */
+const UNJUDGED = -1;
 
 /** From a packet to its response, on one thread. Nothing is allocated per query on the way that most queries take. */
 export class Pipeline {
@@ -43,6 +49,12 @@ export class Pipeline {
   readonly #response: Response;
   readonly #cookie = { valid: false, nowSeconds: 0 };
   #isLimited = false;
+  /** Absent: no answer is given again. */
+  readonly #cache: AnswerCache | undefined;
+  /** Whether the last answer depends on nothing but its query and the zones. */
+  #isRepeatable = false;
+  /** What the rate limit has said of the answer before it is made, because it has been given before. */
+  #verdict = UNJUDGED;
 
   constructor(reader: ZoneDatabaseReader, settings: PipelineSettings, statistics: Int32Array) {
     this.#reader = reader;
@@ -54,6 +66,28 @@ export class Pipeline {
     this.#statistics = statistics;
     this.#samples = new Uint8Array(statistics.buffer, statistics.byteOffset, statistics.byteLength);
     this.#response = new Response(reader.memory);
+    if (settings.answerCacheMebioctets > 0) this.#cache = new AnswerCache(reader, settings.answerCacheMebioctets);
+  }
+
+  /** As `respond`, for a datagram: where the same was asked before, and nothing has changed since, with the answer that was given. */
+  respondAgain(query: DatagramView, length: number, out: DatagramView, client: Client, nowSeconds: number): number {
+    const cache = this.#cache;
+    if (cache === undefined) return this.respond(query.octets, length, out.octets, client, nowSeconds);
+    const known = cache.find(query, length, out);
+    if (known > 0) {
+      const { kind, origin, rcode, truncated } = cache.facts;
+      this.#verdict = this.#rateLimit.isOn ? this.#rateLimit.judge(client, kind, origin, nowSeconds) : VERDICT.SEND;
+      if (this.#verdict === VERDICT.SEND) {
+        this.#count(query.octets, length, client);
+        this.#countAnswer(rcode, truncated);
+        this.#statistics[STATISTIC.REPEATED]! += 1;
+        return known;
+      }
+    } else this.#verdict = UNJUDGED;
+    cache.facts.zoneSet = this.#reader.zoneSet;
+    const octets = this.respond(query.octets, length, out.octets, client, nowSeconds);
+    if (this.#isRepeatable && octets > 0) cache.keep(query, length, out, octets);
+    return octets;
   }
 
   /**
@@ -74,12 +108,9 @@ export class Pipeline {
   ): number {
     const query = this.#query;
     const response = this.#response;
+    this.#isRepeatable = false;
     // A deferred query was counted when it came.
-    if (!authority) {
-      const number = this.#statistics[STATISTIC.UDP + client.transport]! + 1;
-      this.#statistics[STATISTIC.UDP + client.transport] = number;
-      if ((number & this.#statistics[SAMPLE.MASK]!) === 0) this.#sample(packet, length);
-    }
+    if (!authority) this.#count(packet, length, client);
     this.#cookie.valid = false;
     this.#cookie.nowSeconds = nowSeconds;
     this.#answerer.origin = 0;
@@ -116,7 +147,20 @@ export class Pipeline {
     if (!this.#reader.isReady) return this.#finishWith(RCODE.SERVFAIL, client, EXTENDED_ERROR.NOT_READY);
     const streamed = client.transport !== TRANSPORT.UDP;
     const complete = this.#answerer.answer(query, response, streamed, authority);
-    return this.#answerer.needsAuthority ? DEFER : this.#finish(complete, client);
+    if (this.#answerer.needsAuthority) return DEFER;
+    this.#isRepeatable = this.#answerer.comesFromOneZone && query.cookieOctets === 0;
+    return this.#finish(complete, client);
+  }
+
+  #count(packet: Uint8Array, length: number, client: Client): void {
+    const number = this.#statistics[STATISTIC.UDP + client.transport]! + 1;
+    this.#statistics[STATISTIC.UDP + client.transport] = number;
+    if ((number & this.#statistics[SAMPLE.MASK]!) === 0) this.#sample(packet, length);
+  }
+
+  #countAnswer(rcode: number, truncated: boolean): void {
+    this.#statistics[STATISTIC.RCODE + Math.min(rcode, RCODE_COUNTERS - 1)]! += 1;
+    if (truncated) this.#statistics[STATISTIC.TRUNCATED]! += 1;
   }
 
   /** Keeps the question for the statistics of zones, which are made elsewhere. */
@@ -169,8 +213,11 @@ export class Pipeline {
   #finish(complete: boolean, client: Client): number {
     const response = this.#response;
     if (!complete) this.#cutShort(client);
+    if (this.#isRepeatable && this.#cache) this.#noteFacts(this.#cache.facts);
     if (this.#isLimited && !this.#cookie.valid) {
-      const verdict = this.#judge(client);
+      const verdict = this.#verdict === UNJUDGED ? this.#judge(client) : this.#verdict;
+      // What goes out is no longer what the query asked for.
+      if (verdict !== VERDICT.SEND) this.#isRepeatable = false;
       if (verdict === VERDICT.DROP) {
         this.#statistics[STATISTIC.RATE_DROPPED]! += 1;
         return this.#drop();
@@ -182,8 +229,7 @@ export class Pipeline {
     }
     if (this.#query.hasEdns) this.#edns.write(this.#query, client, response, this.#cookie);
     this.#writeHeader();
-    this.#statistics[STATISTIC.RCODE + Math.min(response.rcode, RCODE_COUNTERS - 1)]! += 1;
-    if (response.truncated) this.#statistics[STATISTIC.TRUNCATED]! += 1;
+    this.#countAnswer(response.rcode, response.truncated);
     return response.position;
   }
 
@@ -201,10 +247,27 @@ export class Pipeline {
    * there. Of what a name does not have, and of referrals, all types are equal.
    */
   #judge(client: Client): number {
+    return this.#rateLimit.judge(client, this.#kind, this.#origin, this.#cookie.nowSeconds);
+  }
+
+  get #kind(): number {
     const { rcode, counts } = this.#response;
-    const kind = (rcode << 16) | (counts[SECTION.ANSWER] === 0 ? 0 : this.#query.type);
-    const origin = rcode === RCODE.NOERROR || rcode === RCODE.NXDOMAIN ? this.#answerer.origin : 0;
-    return this.#rateLimit.judge(client, kind, origin, this.#cookie.nowSeconds);
+    return (rcode << 16) | (counts[SECTION.ANSWER] === 0 ? 0 : this.#query.type);
+  }
+
+  get #origin(): number {
+    const { rcode } = this.#response;
+    return rcode === RCODE.NOERROR || rcode === RCODE.NXDOMAIN ? this.#answerer.origin : 0;
+  }
+
+  /** What the answer at hand depends on, before the rate limit has had its say. */
+  #noteFacts(facts: AnswerFacts): void {
+    facts.zone = this.#answerer.zone;
+    facts.published = this.#answerer.published;
+    facts.kind = this.#kind;
+    facts.origin = this.#origin;
+    facts.rcode = this.#response.rcode;
+    facts.truncated = this.#response.truncated;
   }
 
   #writeHeader(): void {

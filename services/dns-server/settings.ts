@@ -27,6 +27,7 @@ export function pipelineSettings(config: Config, keyRing: KeyRing): PipelineSett
       seed: randomBytes(4).readInt32LE(),
       table: createRateLimitTable(),
     },
+    answerCacheMebioctets: dns.answerCacheMebioctets,
   };
 }
 

@@ -10,8 +10,8 @@ const batch = new DatagramBatch(openUdpSocket(address, RECEIVE_TIMEOUT_MS), addr
 for (;;) {
   const count = batch.receive(true);
   for (let slot = 0; slot < count; slot += 1) {
-    const query = batch.received[slot]!;
-    const response = batch.nextResponse;
+    const query = batch.received[slot]!.octets;
+    const response = batch.nextResponse.octets;
     const length = batch.lengthOf(slot);
     for (let index = 0; index < length; index += 1) response[index] = query[index]!;
     response[2]! |= RESPONSE_BIT;

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { NODE_OPTIONS_OF } from "../../services/cli/node-options.ts";
 import { type Contender, isBound } from "./dns-load.ts";
 import { stopChild, untilAnswering } from "./dns-peers.ts";
-import { FLOOR } from "./dns-report.ts";
+import { FLOOR, FORGETFUL } from "./dns-report.ts";
 
 export interface PalomarOptions {
   /** The database, already filled; none for an idle process whose memory is compared with. */
@@ -17,6 +17,8 @@ export interface PalomarOptions {
   readonly cores: string;
   /** That answer over UDP; one unless given. */
   readonly threads?: number;
+  /** Has each answer made anew, however often it is asked for. */
+  readonly isForgetful?: boolean;
   /** The zone that is asked for to see whether it answers. */
   readonly lastZone: string;
 }
@@ -35,11 +37,12 @@ export async function startPalomar(options: PalomarOptions): Promise<Contender> 
       PALOMAR_SECRET: SECRET,
       PALOMAR_DNS_LISTEN: `127.0.0.1:${options.port}`,
       PALOMAR_DNS_WORKERS: String(options.threads ?? 1),
+      ...(options.isForgetful ? { PALOMAR_DNS_ANSWER_CACHE: "0" } : {}),
     },
   });
   const startMs = await untilAnswering(options.port, options.lastZone, child, options.folder);
   return {
-    name: "Palomar",
+    name: options.isForgetful ? FORGETFUL : "Palomar",
     port: options.port,
     pids: [child.pid!],
     startMs,

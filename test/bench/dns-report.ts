@@ -59,6 +59,9 @@ export function printFloor(rows: readonly Row[]): void {
 /** The name of the socket loop that only echoes, among the servers. */
 export const FLOOR = "floor";
 
+/** The name of our server where it gives no answer again. */
+export const FORGETFUL = "Palomar without its answer cache";
+
 /** What so many threads answer to so many threads that ask. */
 export interface ThreadsResult {
   readonly serverThreads: number;

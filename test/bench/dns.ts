@@ -123,7 +123,9 @@ async function measureSmall(bench: Bench, count: number): Promise<{ rows: Row[];
       cores: SERVER_CORE,
       lastZone: benchZoneName(count - 1),
     };
-    contenders.push(await startPalomar(own), await startFloor(await freePort(), SERVER_CORE));
+    contenders.push(await startPalomar(own));
+    contenders.push(await startPalomar({ ...own, port: await freePort(), isForgetful: true }));
+    contenders.push(await startFloor(await freePort(), SERVER_CORE));
     const rows = await compete(bench, contenders, queries);
     printRows(`${count} zones of ${RECORDS_PER_ZONE} records`, rows);
     printFloor(rows);
@@ -174,10 +176,12 @@ async function measureLarge(bench: Bench, count: number): Promise<{ rows: Row[];
       );
       contenders.push(await peer.start({ ...(await placeOf(bench, `large-${peer.name}`)), zones }));
     }
-    idleOctets.push(await idleMemory(await startIdlePalomar(bench, zones[0]!)));
+    const idlePalomar = await idleMemory(await startIdlePalomar(bench, zones[0]!));
+    idleOctets.push(idlePalomar, idlePalomar);
     const place = { folder: bench.folder, port: await freePort(), cores: SERVER_CORE };
-    const palomar = await startPalomar({ ...place, databaseUrl: url, lastZone: zones.at(-1)!.name });
-    contenders.push(palomar);
+    const own = { ...place, databaseUrl: url, lastZone: zones.at(-1)!.name };
+    const palomar = await startPalomar(own);
+    contenders.push(palomar, await startPalomar({ ...own, port: await freePort(), isForgetful: true }));
     // What loading left behind is given back within moments, where it is given back at all.
     await sleep(2_000);
     const records = count * RECORDS_PER_LARGE_ZONE;
@@ -186,7 +190,8 @@ async function measureLarge(bench: Bench, count: number): Promise<{ rows: Row[];
     const rows = measured.map((row, index) => {
       return { ...row, startMs: contenders[index]!.startMs, octetsPerRecord: memory[index]! };
     });
-    for (const peer of contenders.splice(0, contenders.length - 1)) await peer.stop();
+    for (const other of contenders.filter((contender) => contender !== palomar)) await other.stop();
+    contenders.splice(0, contenders.length, palomar);
     const changes = await measureChangesBesideKnot(bench, palomar, db, zones);
     printRows(`${count} zones of ${RECORDS_PER_LARGE_ZONE} records`, rows);
     printChanges(changes);

@@ -26,6 +26,7 @@ const MANY_PARAMETERS: Readonly<Record<string, string>> = {
   "dns-server/message/cookies.ts Cookies.write": HOT_PATH,
   "dns-server/message/response.ts Response.#writeRecords": HOT_PATH,
   "dns-server/pipeline.ts Pipeline.respond": HOT_PATH,
+  "dns-server/pipeline.ts Pipeline.respondAgain": HOT_PATH,
   "dns-server/transfer/transfer-streams.ts addRrset": HOT_PATH,
   "dns-server/zone-database/name-draft.ts NameDraft.add": HOT_PATH,
   "dns-server/zone-database/name-hash.ts hashLabel": HOT_PATH,

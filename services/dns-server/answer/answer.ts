@@ -36,6 +36,9 @@ export class Answerer {
   #targetAt = 0;
   /** Class of the answer for response rate limiting: the node or zone that it comes from. Each query begins with 0, for none. */
   origin = 0;
+  /** The one zone that the answer comes from, 0 for none, and what was shown of it when the answer began; for who would give it again. */
+  published = 0;
+  comesFromOneZone = true;
   /** Set by `answer` when the zone is one that only some may ask, and nobody has said yet whether this client may. */
   needsAuthority = false;
 
@@ -67,6 +70,8 @@ export class Answerer {
     this.#proofs.begin(response);
     this.#dnames.begin(response);
     this.needsAuthority = false;
+    this.comesFromOneZone = true;
+    this.#zone = 0;
     if (!this.#enterFirstZone()) {
       response.rcode = RCODE.REFUSED;
       response.extendedError = EXTENDED_ERROR.NOT_AUTHORITATIVE;
@@ -113,6 +118,11 @@ export class Answerer {
     return true;
   }
 
+  /** The zone of the last answer. */
+  get zone(): number {
+    return this.#zone;
+  }
+
   /** Finds the zone of the question; for a DS query the parent's side of the cut (RFC 4035 §3.1.4.1). */
   #enterFirstZone(): boolean {
     const { name, type } = this.#query;
@@ -140,6 +150,7 @@ export class Answerer {
     const { name } = this.#query;
     this.#zone = zone;
     this.#apexLabel = this.#reader.zoneLabel;
+    this.published = this.#reader.publishedOf(zone);
     this.#reader.open(zone);
     const apex = name.startOf(this.#apexLabel);
     this.#response.enterZone(zone, name.lastUpperCase < apex ? HEADER_OCTETS + apex : 0);
@@ -156,7 +167,10 @@ export class Answerer {
       zone = this.#zoneInPlaceOf(zone, target, reader.zoneLabel);
     // A public name leads into no restricted zone, nor into a place-holder; within one, whoever asks has been let in.
     if (zone === 0 || (zone !== this.#zone && reader.exceptionsOf(zone) !== 0)) return false;
-    if (zone !== this.#zone) reader.open(zone);
+    if (zone !== this.#zone) {
+      reader.open(zone);
+      this.comesFromOneZone = false;
+    }
     this.#zone = zone;
     this.#apexLabel = reader.zoneLabel;
     this.#response.enterZone(zone, 0);

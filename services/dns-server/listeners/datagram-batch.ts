@@ -1,4 +1,5 @@
 import koffi from "koffi";
+import type { DatagramView } from "../answer-cache.ts";
 import type { Client } from "../message/client.ts";
 import { type BindAddress, isWildcard, libc, SOCKADDR, socketError } from "./linux-sockets.ts";
 
@@ -36,9 +37,9 @@ const NO_BUFFER = null as unknown as Uint8Array;
  */
 export class DatagramBatch {
   /** Each slot's datagram as it came. */
-  readonly received: readonly Uint8Array[];
+  readonly received: readonly DatagramView[];
   /** Where each slot's response is written. */
-  readonly responses: readonly Uint8Array[];
+  readonly responses: readonly DatagramView[];
   readonly #descriptor: number;
   readonly #isV6: boolean;
   readonly #addresses = Buffer.alloc(BATCH_SIZE * SOCKADDR.SIZE);
@@ -116,7 +117,7 @@ export class DatagramBatch {
   }
 
   /** Where the next response is to be written; `queue` then adds it. */
-  get nextResponse(): Uint8Array {
+  get nextResponse(): DatagramView {
     return this.responses[this.#toSend]!;
   }
 
@@ -208,11 +209,14 @@ function copyOf(source: Buffer, start: number, octets: number): Uint8Array {
   return Uint8Array.prototype.slice.call(source, start, start + octets);
 }
 
-function slots(area: Buffer): Uint8Array[] {
-  return Array.from(
-    { length: BATCH_SIZE },
-    (_, slot) => new Uint8Array(area.buffer, area.byteOffset + slot * SLOT_OCTETS, SLOT_OCTETS),
-  );
+function slots(area: Buffer): DatagramView[] {
+  return Array.from({ length: BATCH_SIZE }, (_, slot) => {
+    const start = area.byteOffset + slot * SLOT_OCTETS;
+    return {
+      octets: new Uint8Array(area.buffer, start, SLOT_OCTETS),
+      words: new Int32Array(area.buffer, start, SLOT_OCTETS >> 2),
+    };
+  });
 }
 
 function vectors(area: Buffer): Buffer {

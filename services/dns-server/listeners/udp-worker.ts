@@ -76,7 +76,7 @@ function serve(data: UdpWorkerData, descriptors: readonly number[]): void {
     for (let slot = 0; slot < count; slot += 1) {
       batch.readClient(slot, client);
       const packet = batch.received[slot]!;
-      const length = pipeline.respond(packet, batch.lengthOf(slot), batch.nextResponse, client, nowSeconds);
+      const length = pipeline.respondAgain(packet, batch.lengthOf(slot), batch.nextResponse, client, nowSeconds);
       if (length === DEFER) defer(batch, slot);
       else if (length !== DROP) batch.queue(slot, length);
     }
@@ -92,7 +92,7 @@ function serve(data: UdpWorkerData, descriptors: readonly number[]): void {
     }
     tell({
       kind: "deferred",
-      packet: batch.received[slot]!.slice(0, batch.lengthOf(slot)),
+      packet: batch.received[slot]!.octets.slice(0, batch.lengthOf(slot)),
       address: client.address.slice(0, client.addressOctets),
       descriptor: descriptors[batches.indexOf(batch)]!,
       envelope: batch.envelopeOf(slot),

@@ -66,6 +66,11 @@ export function exportStatistics(
       },
     }),
     simpleCounter("palomar_dns_dropped_total", "DNS packets without an answer", STATISTIC.DROPPED),
+    simpleCounter(
+      "palomar_dns_repeated_total",
+      "DNS answers by UDP that were given before and given again",
+      STATISTIC.REPEATED,
+    ),
     simpleCounter("palomar_dns_truncated_total", "DNS responses with TC", STATISTIC.TRUNCATED),
     simpleCounter(
       "palomar_dns_rate_dropped_total",

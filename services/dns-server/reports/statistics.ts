@@ -10,6 +10,8 @@ export const STATISTIC = {
   RATE_DROPPED: 6,
   RATE_SLIPPED: 7,
   RCODE: 8,
+  /** Answers that were given again (answer-cache.ts). */
+  REPEATED: 34,
 } as const;
 export const RCODE_COUNTERS = 24;
 /** Words of the counters: whole cache lines, so that threads do not slow each other down. */

@@ -37,6 +37,8 @@ export const HEADER = {
   DEEPEST_APEX: 3,
   HASH_KEY_0: 4,
   HASH_KEY_1: 5,
+  /** Counts the changes of the zone table: zones that came, went or were put in the place of others. */
+  ZONE_SET: 6,
   /** One word per reader thread, `READER_STRIDE` words apart: the epoch it entered at, 0 while it reads nothing. */
   READERS: 16,
   /** References of the zone table's shards, then of the node table's. */
@@ -86,7 +88,9 @@ export const ZONE = {
   /** Of the database, a number of 64 bits; for whoever publishes zones. */
   VERSION_HIGH: 10,
   VERSION_LOW: 11,
-  APEX: 12,
+  /** Counts what is shown of the zone: its versions, and changes of its negative TTL. */
+  PUBLISHED: 12,
+  APEX: 13,
 } as const;
 
 /** A zone's denial of existence, where it is no reference; it stays the same as long as the zone does. */

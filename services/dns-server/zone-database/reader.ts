@@ -73,6 +73,16 @@ export class ZoneDatabaseReader {
     Atomics.store(this.#first.words, this.#epochWord, 0);
   }
 
+  /** Another one after each change of which zones there are. */
+  get zoneSet(): number {
+    return this.#first.words[HEADER.ZONE_SET]!;
+  }
+
+  /** Another one after each change of what is shown of a zone. */
+  publishedOf(zone: number): number {
+    return this.#zoneField(zone, ZONE.PUBLISHED);
+  }
+
   /** Whether a first zone database stands: once it does, one always does. */
   get isReady(): boolean {
     this.#isReady ||= Atomics.load(this.#first.words, HEADER.READY) === 1;

@@ -211,6 +211,7 @@ export class ZoneDatabaseWriter {
     const { zone, hash } = this.#find(apex);
     if (zone === 0) return;
     this.#zones.remove(hash, zone);
+    this.#countZoneSet();
     this.#zoneCount -= this.#isPlaceHolder(zone) ? 0 : 1;
     this.#discard(zone);
   }
@@ -255,7 +256,9 @@ export class ZoneDatabaseWriter {
   }
 
   setNegativeTtl(zone: number, seconds: number): void {
-    this.#segmentOf(zone).setField(zone, ZONE.NEGATIVE_TTL, seconds);
+    const segment = this.#segmentOf(zone);
+    segment.setField(zone, ZONE.NEGATIVE_TTL, seconds);
+    segment.setField(zone, ZONE.PUBLISHED, segment.field(zone, ZONE.PUBLISHED) + 1);
   }
 
   /**
@@ -400,7 +403,13 @@ export class ZoneDatabaseWriter {
       const { labelCount } = this.#apexName;
       if (labelCount > words[HEADER.DEEPEST_APEX]!) Atomics.store(words, HEADER.DEEPEST_APEX, labelCount);
     }
+    this.#countZoneSet();
     this.#zoneCount += this.#isPlaceHolder(zone) ? 0 : 1;
+  }
+
+  /** After each change of the zone table. */
+  #countZoneSet(): void {
+    Atomics.add(this.memory.first.words, HEADER.ZONE_SET, 1);
   }
 
   #numberOf(resellerId: string | null): number {

@@ -183,6 +183,8 @@ export class ZoneNodes {
       for (const node of change.added) this.#store.link(zone, node);
     }
     Atomics.store(words, zoneWord(zone) + ZONE.APEX_NODE, change.apex);
+    // Behind what it counts: who has read the count before answers from this version or an earlier one.
+    Atomics.add(words, zoneWord(zone) + ZONE.PUBLISHED, 1);
     this.#changes.delete(zone);
     if (!change.isVisible) return;
     this.#index.freeReplaced(change);

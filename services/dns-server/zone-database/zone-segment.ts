@@ -105,6 +105,7 @@ export class ZoneSegment {
     words[word + ZONE.DENIAL] = DENIAL.NONE;
     words[word + ZONE.RESELLER] = reseller;
     words[word + ZONE.OCTETS] = 0;
+    words[word + ZONE.PUBLISHED] = 0;
     words[word + ZONE.VERSION_HIGH] = 0;
     words[word + ZONE.VERSION_LOW] = 0;
     octets.set(apex, block + ZONE.APEX * 4);

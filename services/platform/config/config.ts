@@ -239,6 +239,11 @@ export const VARIABLES = {
     "2047MiB",
     "what the zones of dns-server may take of memory, 8MiB to 16376MiB; a zone that does not fit is left out alone",
   ),
+  PALOMAR_DNS_ANSWER_CACHE: variable(
+    choice("0", "1", "2", "4", "8", "16", "32", "64", "128", "256"),
+    "16",
+    "MiB of answers that each UDP worker keeps to give them again, a power of two up to 256; 0: none",
+  ),
   PALOMAR_DNS_RESELLERS: variable(
     optional(resellerList),
     null,
@@ -413,6 +418,8 @@ export interface Config {
     readonly powerdnsApi: boolean;
     /** What the zones may take of memory; a multiple of 8. */
     readonly memoryOctets: number;
+    /** Of answers that each UDP worker keeps; 0: none. */
+    readonly answerCacheMebioctets: number;
     /** What of a zone's journal stays: changes of so many days, and so many versions however old. */
     readonly journalDays: number;
     readonly journalVersions: number;
@@ -614,6 +621,7 @@ function arrange(v: Values): Config {
       resellers: v.PALOMAR_DNS_RESELLERS,
       powerdnsApi: v.PALOMAR_POWERDNS_API === "true",
       memoryOctets: v.PALOMAR_DNS_MEMORY,
+      answerCacheMebioctets: Number(v.PALOMAR_DNS_ANSWER_CACHE),
       journalDays: v.PALOMAR_DNS_JOURNAL_DAYS,
       journalVersions: v.PALOMAR_DNS_JOURNAL_VERSIONS,
       rrlPerSecond: v.PALOMAR_DNS_RRL,

@@ -53,6 +53,7 @@ export function pipelineOn(writer: ZoneDatabaseWriter, overrides: Partial<Pipeli
     identity: { version: null, id: null },
     edns: { nsid: Buffer.from("test"), cookieSecret: new Uint8Array(16), tcpIdleSeconds: 15 },
     rateLimit: { answersPerSecond: 0, allow: [], limitLoopback: false, seed: 1, table: createRateLimitTable() },
+    answerCacheMebioctets: 0,
     ...overrides,
   };
   return new Pipeline(new ZoneDatabaseReader(writer.memory), settings, new Statistics(1).row(0));
