@@ -60,7 +60,7 @@ export function printFloor(rows: readonly Row[]): void {
 export const FLOOR = "floor";
 
 /** The name of our server where it gives no answer again. */
-export const FORGETFUL = "Palomar without its answer cache";
+export const FORGETFUL = "Palomar, no cache";
 
 /** What so many threads answer to so many threads that ask. */
 export interface ThreadsResult {

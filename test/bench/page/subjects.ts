@@ -1,3 +1,4 @@
+import { FLOOR, FORGETFUL } from "../dns-report.ts";
 import type { BarChart } from "./bar-chart.ts";
 import { type BenchmarkName, bestDelivered, type Results } from "./results.ts";
 import { type ComparedRow, type Comparison, formatComparison, formatFigure, formatTable } from "./table.ts";
@@ -151,10 +152,13 @@ function formatQueries(what: string, queries: Results["events"]["queries"]): str
 
 function answers(title: string, file: string, measured: readonly ServerRow[]): Subject {
   const comparison = serverRows(measured);
-  const floor = measured.some(({ name }) => name === "floor")
+  const floor = measured.some(({ name }) => name === FLOOR)
     ? " The floor is what Palomar's sockets take alone, in a program that sends each query back."
     : "";
-  const text = `A query for a name that is there, over UDP, the server on one core. Lost are queries without an answer.${floor}`;
+  const forgetful = measured.some(({ name }) => name === FORGETFUL)
+    ? " Without its answer cache Palomar makes each answer anew; two of three queries for the small zones have come before, one of five for a million records."
+    : "";
+  const text = `A query for a name that is there, over UDP, the server on one core. Lost are queries without an answer.${forgetful}${floor}`;
   return { title, text, table: formatComparison(comparison), chart: chartOf(file, comparison) };
 }
 
