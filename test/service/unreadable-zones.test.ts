@@ -143,3 +143,8 @@ for (const [what, octets] of Object.entries({ "no records": "\\xffffff", "an emp
     expect(told("zones-unreadable")).toEqual([]);
   });
 }
+
+it("no row has the apex of another zone", async () => {
+  const taken = put("apex", "(select apex from zones where name = 'parent.test')");
+  await expect(taken).rejects.toThrow("zones_apex");
+});

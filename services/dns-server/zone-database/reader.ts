@@ -73,14 +73,14 @@ export class ZoneDatabaseReader {
     Atomics.store(this.#first.words, this.#epochWord, 0);
   }
 
-  /** Another one after each change of which zones there are. */
+  /** Another one after each change of which zones there are. Atomic: what is looked up after it is of this count or a later one. */
   get zoneSet(): number {
-    return this.#first.words[HEADER.ZONE_SET]!;
+    return Atomics.load(this.#first.words, HEADER.ZONE_SET);
   }
 
-  /** Another one after each change of what is shown of a zone. */
+  /** Another one after each change of what is shown of a zone; atomic as well. */
   publishedOf(zone: number): number {
-    return this.#zoneField(zone, ZONE.PUBLISHED);
+    return Atomics.load(this.memory.segmentOf(zone).words, zoneWord(zone) + ZONE.PUBLISHED);
   }
 
   /** Whether a first zone database stands: once it does, one always does. */

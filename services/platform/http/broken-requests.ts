@@ -81,6 +81,7 @@ function endWith(socket: Duplex, status: BrokenStatus, { headers, body }: Words)
  * without Host, and to any with two of them or one that names no host: whoever stands between would take it for another
  * host's (RFC 9112 §3.2). Node asks for the first alone, and without a body.
  * So with two Authorization fields, of which Node takes the first, and others may take the last (RFC 9110 §5.3).
+ * So with a Transfer-Encoding other than chunked, and with any in HTTP/1.0, which knows none (RFC 9112 §6.1).
  * A target that names its host itself has it put into Host, whatever that said (§3.2.2), and becomes a path.
  * @returns whether it was answered
  */
@@ -95,9 +96,11 @@ export function answerBrokenHead(
   };
   if (hasTooManyFields(request.rawHeaders)) return refuse(431);
   const [host, ...others] = request.headersDistinct.host ?? [];
+  const coding = request.headers["transfer-encoding"];
   const [, authority, path = ""] = ABSOLUTE_FORM.exec(request.url!) ?? [];
   const isSound =
     (request.headersDistinct.authorization ?? []).length < 2 &&
+    (coding === undefined || (request.httpVersion === "1.1" && coding.toLowerCase() === "chunked")) &&
     (host === undefined ? request.httpVersion !== "1.1" : others.length === 0 && HOST.test(host)) &&
     (authority === undefined || (authority !== "" && HOST.test(authority)));
   if (!isSound) return refuse(400);

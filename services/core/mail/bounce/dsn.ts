@@ -118,9 +118,12 @@ function toRecipient(fields: ReadonlyMap<string, readonly string[]>): DsnRecipie
     action: /^[a-z-]+/.exec(value("action").toLowerCase())?.[0] ?? "",
     status: parseEnhancedStatus(value("status")),
     willRetry: value("will-retry-until") !== "",
-    diagnostic: DIAGNOSTIC_FIELDS.map(value).filter(Boolean).join("\n"),
+    diagnostic: DIAGNOSTIC_FIELDS.map(value).filter(Boolean).join("\n").replace(SPACED_TYPE, "$1;"),
   };
 }
+
+/** The type of a Diagnostic-Code with what may stand before its semicolon: blanks and a comment (RFC 3464 §2.1.1). */
+const SPACED_TYPE = /^([A-Za-z][A-Za-z0-9-]{0,30})(?:\s{1,9}|\s{0,9}\([^()\n]{0,100}\)\s{0,9});/;
 
 const DIAGNOSTIC_FIELDS = [
   "diagnostic-code",

@@ -235,6 +235,21 @@ it("two Authorization fields are two callers, and none of them is answered (RFC 
   expect(await sendAndWait(request("Authorization: a\r\nauthorization: b\r\n"))).toMatch(/^HTTP\/1\.1 400 /);
 });
 
+it.each([
+  ["1.1", "chunked", 200],
+  ["1.1", "Chunked", 200],
+  ["1.1", "gzip, chunked", 400],
+  ["1.0", "chunked", 400],
+])(
+  "HTTP/%s with the Transfer-Encoding %s is answered %i, and closed where others may read it otherwise",
+  async (version, coding, status) => {
+    const head = `POST /where HTTP/${version}\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: ${coding}\r\n\r\n`;
+    const next = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    const answers = await sendAndWait(`${head}2\r\n{}\r\n0\r\n\r\n${next}`);
+    expect(answers.match(/HTTP\/1\.1 \d+/g)).toEqual(status === 200 ? Array(2).fill("HTTP/1.1 200") : ["HTTP/1.1 400"]);
+  },
+);
+
 describe("header fields", () => {
   const request = (fields: number, last: string) =>
     `GET /where HTTP/1.1\r\nHost: a\r\n${"W: b\r\n".repeat(fields - 2)}${last}\r\n\r\n`;

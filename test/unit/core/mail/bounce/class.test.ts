@@ -82,6 +82,18 @@ describe("the sender is not the recipient", () => {
   });
 });
 
+describe("a mailbox that is a casilla", () => {
+  test.each([
+    ["550 Casilla inexistente", "userunknown", true],
+    ["550 La casilla no existe", "userunknown", true],
+    ["550 La casilla de correo no existe en este servidor", "userunknown", true],
+    ["550 Casilla llena", "mailboxfull", false],
+    ["550 La casilla de correo está llena", "mailboxfull", false],
+  ])("%s", (text, reason, hard) => {
+    expect(classifyBounce({ text, status: "5.0.0" })).toEqual({ reason, hard });
+  });
+});
+
 describe("a delivery program that ended in failure", () => {
   test.each([
     ["5.1.1", "X-Unix; 550 5.1.1 User unknown", "", "userunknown", true],

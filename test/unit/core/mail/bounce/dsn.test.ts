@@ -119,6 +119,16 @@ Subject: News
 --r--
 `;
 
+test.each([
+  ["X-Unix ; 67", "X-Unix; 67"],
+  ["x-unix (procmail); 67", "x-unix; 67"],
+  ["smtp(of mx) ; 550 5.1.1 no (jane); none", "smtp; 550 5.1.1 no (jane); none"],
+  ["no such user ; here", "no such user ; here"],
+])("Diagnostic-Code: %s is %s (RFC 3464 §2.1.1)", (value, diagnostic) => {
+  const fields = parseDeliveryStatus(`\nFinal-Recipient: rfc822; jane@example.net\nDiagnostic-Code: ${value}\n`);
+  expect(fields).toMatchObject([{ diagnostic }]);
+});
+
 describe("the report in a message", () => {
   test("at the surface", async () => {
     expect(findDeliveryReport(await mime(report))?.recipients).toMatchObject([{ address: "jane@example.net" }]);
