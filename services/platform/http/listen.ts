@@ -149,7 +149,9 @@ async function listenOn(
   endSlowReaders(server, identity ? "secureConnection" : "connection", timeouts.unreadMs);
   answerBrokenRequests(server, describeRefusal);
   server.on("checkExpectation", (request, response) =>
-    pipelined.take(request, response, () => answerBroken(request, response, 417, describeRefusal)),
+    pipelined.take(request, response, () => {
+      if (!answerBrokenHead(request, response, describeRefusal)) answerBroken(request, response, 417, describeRefusal);
+    }),
   );
   server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => {
     continueWhenRead(request, response);

@@ -268,8 +268,8 @@ describe("header fields", () => {
     },
   );
 
-  it("are counted before a body is asked for", async () => {
-    const answer = await sendAndWait(request(MOST_HEADER_FIELDS + 1, "Expect: 100-continue"));
+  it.each(["Expect: 100-continue", "Expect: more"])("are counted before %s is heard", async (expectation) => {
+    const answer = await sendAndWait(request(MOST_HEADER_FIELDS + 1, expectation));
     expect(answer).toMatch(/^HTTP\/1\.1 431 /);
   });
 });
