@@ -63,7 +63,7 @@ const LAST_PLACE = 2 ** 31;
  * rests for a while and costs nothing.
  */
 export class AnswerCache {
-  /** The answer that was found last, or is to be kept. */
+  /** Of the answer that was found last, or is to be kept. */
   readonly facts = new AnswerFacts();
   readonly #reader: ZoneDatabaseReader;
   /** A power of two of words. */

@@ -90,9 +90,7 @@ function prepareAnswers(
   const settings = pipelineSettings(config, context.keyRing);
   // Row 0 is this thread's, which answers TCP; the UDP workers have one each.
   const statistics = new Statistics(1 + udpWorkerCount(config));
-  const reader = new ZoneDatabaseReader(writer.memory);
-  // Only the workers give answers again.
-  const pipeline = new Pipeline(reader, { ...settings, answerCacheMebioctets: 0 }, statistics.row(0));
+  const pipeline = new Pipeline(new ZoneDatabaseReader(writer.memory), settings, statistics.row(0));
   const nowSeconds = () => Math.floor(clock.nowMs() / 1000);
   const isDatabaseAway = () => !feed.isFollowing;
   const updates = new UpdateQueue({ db, observe, isDatabaseAway, openConnection: context.openListenConnection });

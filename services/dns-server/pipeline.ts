@@ -2,7 +2,7 @@ import { CLASS, OPCODE, RCODE, TYPE } from "../core/dns/rr-types.ts";
 import { Answerer } from "./answer/answer.ts";
 import type { Authority } from "./answer/authority.ts";
 import { ChaosAnswerer, type ServerIdentity } from "./answer/chaos.ts";
-import { AnswerCache, type AnswerFacts, type DatagramView } from "./answer-cache.ts";
+import type { AnswerCache, AnswerFacts, DatagramView } from "./answer-cache.ts";
 import { type Client, TRANSPORT } from "./message/client.ts";
 import { Cookies } from "./message/cookies.ts";
 import { type EdnsSettings, EdnsWriter, maxResponseOctets } from "./message/edns.ts";
@@ -23,8 +23,6 @@ export interface PipelineSettings {
   readonly identity: ServerIdentity;
   readonly edns: EdnsSettings;
   readonly rateLimit: RateLimitSettings;
-  /** What answers by UDP may take of a thread's memory to be given again; 0: none is. */
-  readonly answerCacheMebioctets: number;
 }
 
 /** The octets of header flags: QR, opcode, AA, TC, RD; then RA, Z, AD, CD, rcode. */
@@ -49,14 +47,14 @@ export class Pipeline {
   readonly #response: Response;
   readonly #cookie = { valid: false, nowSeconds: 0 };
   #isLimited = false;
-  /** Absent: no answer is given again. */
   readonly #cache: AnswerCache | undefined;
-  /** Whether the last answer depends on nothing but its query and the zones. */
+  /** Whether there is an answer to the last query, and it depends on nothing but that and one zone at most. */
   #isRepeatable = false;
   /** What the rate limit has said of the answer before it is made, because it has been given before. */
   #verdict = UNJUDGED;
 
-  constructor(reader: ZoneDatabaseReader, settings: PipelineSettings, statistics: Int32Array) {
+  /** @param cache answers that `respondAgain` may give again; absent: none */
+  constructor(reader: ZoneDatabaseReader, settings: PipelineSettings, statistics: Int32Array, cache?: AnswerCache) {
     this.#reader = reader;
     this.#cookies = new Cookies(settings.edns.cookieSecret);
     this.#edns = new EdnsWriter(settings.edns, this.#cookies);
@@ -66,7 +64,7 @@ export class Pipeline {
     this.#statistics = statistics;
     this.#samples = new Uint8Array(statistics.buffer, statistics.byteOffset, statistics.byteLength);
     this.#response = new Response(reader.memory);
-    if (settings.answerCacheMebioctets > 0) this.#cache = new AnswerCache(reader, settings.answerCacheMebioctets);
+    this.#cache = cache;
   }
 
   /** As `respond`, for a datagram: where the same was asked before, and nothing has changed since, with the answer that was given. */
@@ -86,7 +84,10 @@ export class Pipeline {
     } else this.#verdict = UNJUDGED;
     cache.facts.zoneSet = this.#reader.zoneSet;
     const octets = this.respond(query.octets, length, out.octets, client, nowSeconds);
-    if (this.#isRepeatable && octets > 0) cache.keep(query, length, out, octets);
+    if (this.#isRepeatable) {
+      this.#noteFacts(cache.facts);
+      cache.keep(query, length, out, octets);
+    }
     return octets;
   }
 
@@ -213,7 +214,6 @@ export class Pipeline {
   #finish(complete: boolean, client: Client): number {
     const response = this.#response;
     if (!complete) this.#cutShort(client);
-    if (this.#isRepeatable && this.#cache) this.#noteFacts(this.#cache.facts);
     if (this.#isLimited && !this.#cookie.valid) {
       const verdict = this.#verdict === UNJUDGED ? this.#judge(client) : this.#verdict;
       // What goes out is no longer what the query asked for.
@@ -260,7 +260,7 @@ export class Pipeline {
     return rcode === RCODE.NOERROR || rcode === RCODE.NXDOMAIN ? this.#answerer.origin : 0;
   }
 
-  /** What the answer at hand depends on, before the rate limit has had its say. */
+  /** What the last answer depends on, and counts as. */
   #noteFacts(facts: AnswerFacts): void {
     facts.zone = this.#answerer.zone;
     facts.published = this.#answerer.published;

@@ -27,7 +27,6 @@ export function pipelineSettings(config: Config, keyRing: KeyRing): PipelineSett
       seed: randomBytes(4).readInt32LE(),
       table: createRateLimitTable(),
     },
-    answerCacheMebioctets: dns.answerCacheMebioctets,
   };
 }
 

@@ -78,7 +78,7 @@ function hostName(host: number): string {
 }
 
 /** A small linear congruential generator: the run must be the same everywhere. */
-function makeRandom(seed: number): () => number {
+export function makeRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;

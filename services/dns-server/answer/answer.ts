@@ -36,8 +36,9 @@ export class Answerer {
   #targetAt = 0;
   /** Class of the answer for response rate limiting: the node or zone that it comes from. Each query begins with 0, for none. */
   origin = 0;
-  /** The one zone that the answer comes from, 0 for none, and what was shown of it when the answer began; for who would give it again. */
+  /** What was shown of the first zone when it was entered (`ZoneDatabaseReader.publishedOf`). */
   published = 0;
+  /** Whether the answer comes from no other zone than the first, if from any. */
   comesFromOneZone = true;
   /** Set by `answer` when the zone is one that only some may ask, and nobody has said yet whether this client may. */
   needsAuthority = false;
@@ -118,7 +119,7 @@ export class Answerer {
     return true;
   }
 
-  /** The zone of the last answer. */
+  /** The zone that the answer was in last; 0 when there is none. */
   get zone(): number {
     return this.#zone;
   }

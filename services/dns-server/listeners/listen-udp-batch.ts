@@ -12,6 +12,8 @@ import { CONTROL_WORD, type UdpWorkerData, type UdpWorkerMessage } from "./udp-w
 export interface UdpWorkersOptions {
   /** How many threads; each has sockets of its own for all addresses. */
   readonly workers: number;
+  /** What answers that are given again may take of a thread's memory, a power of two; 0: none is. */
+  readonly answerCacheMebioctets: number;
   readonly zoneDatabase: readonly SharedArrayBuffer[];
   readonly settings: PipelineSettings;
   /** Answers what the workers' pipelines defer. */
@@ -42,6 +44,7 @@ export async function listenUdpBatch(addresses: readonly HostPort[], options: Ud
       index: index + 1,
       addresses: addresses.map(bindAddress),
       settings: options.settings,
+      answerCacheMebioctets: options.answerCacheMebioctets,
       statistics: options.statistics.buffer,
       control: control.buffer as SharedArrayBuffer,
     };

@@ -21,12 +21,15 @@ export async function openUdp(
     readonly config: Config;
     readonly observe: Observe;
     readonly portable: UdpListenerOptions;
-    readonly batch: Omit<UdpWorkersOptions, "workers">;
+    readonly batch: Omit<UdpWorkersOptions, "workers" | "answerCacheMebioctets">;
   },
 ): Promise<UdpListener> {
   const { config, observe } = options;
   const obstacle = config.dns.udp === "portable" ? "PALOMAR_DNS_UDP=portable" : await obstacleToBatching(addresses);
-  if (obstacle === undefined) return listenUdpBatch(addresses, { ...options.batch, workers: udpWorkerCount(config) });
+  if (obstacle === undefined) {
+    const { answerCacheMebioctets } = config.dns;
+    return listenUdpBatch(addresses, { ...options.batch, workers: udpWorkerCount(config), answerCacheMebioctets });
+  }
   observe({ kind: "dns-udp-portable", level: "info", reason: obstacle });
   const listeners = await listenOnEach(addresses, options.portable);
   return { stop: () => stopEach(listeners) };

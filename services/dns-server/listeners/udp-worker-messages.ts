@@ -9,6 +9,8 @@ export interface UdpWorkerData {
   readonly index: number;
   readonly addresses: readonly BindAddress[];
   readonly settings: PipelineSettings;
+  /** 0: no answer is given again. */
+  readonly answerCacheMebioctets: number;
   readonly statistics: SharedArrayBuffer;
   /** Words of `CONTROL_WORD`, which the workers share with the main thread. */
   readonly control: SharedArrayBuffer;

@@ -1,5 +1,6 @@
 import { setPriority } from "node:os";
 import { parentPort, workerData } from "node:worker_threads";
+import { AnswerCache } from "../answer-cache.ts";
 import { Client } from "../message/client.ts";
 import { DEFER, DROP, Pipeline } from "../pipeline.ts";
 import { Statistics } from "../reports/statistics.ts";
@@ -54,7 +55,9 @@ function serve(data: UdpWorkerData, descriptors: readonly number[]): void {
   const control = new Int32Array(data.control);
   const reader = new ZoneDatabaseReader(new ZoneDatabaseMemory(data.zoneDatabase), data.index);
   const statistics = new Statistics(data.statistics).row(data.index);
-  const pipeline = new Pipeline(reader, data.settings, statistics);
+  const { answerCacheMebioctets } = data;
+  const cache = answerCacheMebioctets === 0 ? undefined : new AnswerCache(reader, answerCacheMebioctets);
+  const pipeline = new Pipeline(reader, data.settings, statistics, cache);
   const batches = descriptors.map((descriptor, index) => new DatagramBatch(descriptor, data.addresses[index]!));
   const client = new Client();
   const [only] = batches;

@@ -2,12 +2,21 @@ import * as dnsPacket from "dns-packet";
 import { describe, expect, it } from "vitest";
 import { AnswerCache, type DatagramView } from "../../../services/dns-server/answer-cache.ts";
 import { Client } from "../../../services/dns-server/message/client.ts";
-import { DROP, Pipeline, type PipelineSettings } from "../../../services/dns-server/pipeline.ts";
+import { DROP, type Pipeline } from "../../../services/dns-server/pipeline.ts";
 import { createRateLimitTable } from "../../../services/dns-server/rate-limit.ts";
 import { RCODE_COUNTERS, STATISTIC, Statistics } from "../../../services/dns-server/reports/statistics.ts";
 import { ZoneDatabaseReader } from "../../../services/dns-server/zone-database/reader.ts";
 import type { ZoneDatabaseWriter } from "../../../services/dns-server/zone-database/writer.ts";
-import { byOwner, publishZoneText, recordsOf, zoneDatabaseOf } from "./test-zone-database.ts";
+import { makeRandom } from "../../bench/dns-data.ts";
+import { nameOf } from "../../support/dns-server.ts";
+import {
+  byOwner,
+  NO_RATE_LIMIT,
+  pipelineOn,
+  publishZoneText,
+  recordsOf,
+  zoneDatabaseOf,
+} from "./test-zone-database.ts";
 
 const NOW_SECONDS = 1_700_000_000;
 
@@ -19,17 +28,9 @@ class Server {
   readonly #query = viewOf(512);
   readonly #out = viewOf(1_280);
 
-  constructor(writer: ZoneDatabaseWriter, mebioctets: number, rateLimit: Partial<PipelineSettings["rateLimit"]> = {}) {
-    const settings: PipelineSettings = {
-      identity: { version: null, id: null },
-      edns: { nsid: Buffer.from("test"), cookieSecret: new Uint8Array(16), tcpIdleSeconds: 15 },
-      rateLimit: {
-        ...{ answersPerSecond: 0, allow: [], limitLoopback: false, seed: 1, table: createRateLimitTable() },
-        ...rateLimit,
-      },
-      answerCacheMebioctets: mebioctets,
-    };
-    this.#pipeline = new Pipeline(new ZoneDatabaseReader(writer.memory), settings, this.#statistics.row(0));
+  constructor(writer: ZoneDatabaseWriter, cacheMebioctets: number, answersPerSecond = 0) {
+    const rateLimit = { ...NO_RATE_LIMIT, answersPerSecond, table: createRateLimitTable() };
+    this.#pipeline = pipelineOn(writer, { rateLimit }, { statistics: this.#statistics, cacheMebioctets });
     this.#client.setAddress("192.0.2.99");
   }
 
@@ -72,7 +73,7 @@ function change(writer: ZoneDatabaseWriter, zone: number, origin: string, lines:
   writer.publishZone(zone);
 }
 
-const wire = (name: string) => recordsOf(zoneText(`${name}.`))[0]!.owner.wire;
+const wire = (name: string) => nameOf(name).wire;
 
 describe("the answer cache", () => {
   it("gives an answer again from the third time on, with the query's ID and letters", () => {
@@ -99,7 +100,7 @@ describe("the answer cache", () => {
 
   it("holds to the rate limit, and keeps no answer that it cut short", () => {
     const writer = zoneDatabaseOf(zoneText("example.org.", ["www A 192.0.2.1"]));
-    const servers = [0, 1].map((mebioctets) => new Server(writer, mebioctets, { answersPerSecond: 4 }));
+    const servers = [0, 1].map((mebioctets) => new Server(writer, mebioctets, 4));
     const [forgetful, server] = servers.map((one) => ({
       answers: Array.from({ length: 12 }, () => one.ask(queryFor("www.example.org"))),
       counts: one.counts,
@@ -165,21 +166,13 @@ describe("the answer cache", () => {
 });
 
 describe("beside a server that makes each answer anew", () => {
-  const ORIGINS = ["example.org.", "sub.example.org.", "example.net."];
+  const ORIGINS = ["example.org", "sub.example.org", "example.net"];
   const OWNERS = ["@", "www", "a.b", "*.wild", "cut", "alias"];
   const DATA = ["A 192.0.2.1", "A 192.0.2.2", "TXT words", "MX 1 www", "CNAME www", "CNAME www.sub.example.org."];
 
-  /** The same in every run. */
-  function makeChoice(seed: number) {
-    let state = seed;
-    return <T>(from: readonly T[]): T => {
-      state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-      return from[(state >>> 8) % from.length]!;
-    };
-  }
-
   it.each([1, 2, 3])("the answers are the same through all changes of the zones (seed %i)", (seed) => {
-    const choose = makeChoice(seed);
+    const random = makeRandom(seed);
+    const choose = <T>(from: readonly T[]): T => from[random() % from.length]!;
     const writer = zoneDatabaseOf(...ORIGINS.map((origin) => zoneText(origin, ["www A 192.0.2.9"])));
     const [forgetful, server] = [new Server(writer, 0), new Server(writer, 1)];
     const changes = [
@@ -196,10 +189,7 @@ describe("beside a server that makes each answer anew", () => {
     for (let round = 0; round < 1_500; round += 1) {
       for (let asked = 0; asked < 12; asked += 1) {
         const query = queryFor(
-          choose(["www", "a.b", "b", "x.wild", "x.cut", "alias", "none", "ns", "sub"]).concat(
-            ".",
-            choose(ORIGINS).slice(0, -1),
-          ),
+          choose(["www", "a.b", "b", "x.wild", "x.cut", "alias", "none", "ns", "sub"]).concat(".", choose(ORIGINS)),
           choose(["A", "A", "TXT", "MX", "NS", "DS", "ANY"]),
           { id: choose([1, 2, 3]), edns: choose([undefined, {}, { flags: 0x8000 }]) },
         );
@@ -211,33 +201,33 @@ describe("beside a server that makes each answer anew", () => {
     expect(server.repeated).toBeGreaterThan(1_000);
 
     function changeName(origin: string): void {
-      const zone = writer.publishedZone(wire(origin.slice(0, -1)));
+      const zone = writer.publishedZone(wire(origin));
       if (zone !== 0) change(writer, zone, origin, [`${choose(OWNERS.slice(1))} ${choose(DATA)}`]);
     }
     function removeName(origin: string): void {
-      const zone = writer.publishedZone(wire(origin.slice(0, -1)));
+      const zone = writer.publishedZone(wire(origin));
       if (zone === 0) return;
-      writer.setName(zone, wire(`${choose(["www", "a.b", "alias", "*.wild"])}.${origin.slice(0, -1)}`), []);
+      writer.setName(zone, wire(`${choose(["www", "a.b", "alias", "*.wild"])}.${origin}`), []);
       writer.publishZone(zone);
     }
     function changeNegativeTtl(origin: string): void {
-      const zone = writer.publishedZone(wire(origin.slice(0, -1)));
+      const zone = writer.publishedZone(wire(origin));
       if (zone !== 0) writer.setNegativeTtl(zone, choose([1, 2, 3, 4]));
     }
     function withdraw(origin: string): void {
-      writer.withdrawZone(wire(origin.slice(0, -1)));
+      writer.withdrawZone(wire(origin));
     }
     function replace(origin: string): void {
       publishZoneText(writer, zoneText(origin, [`www ${choose(DATA.slice(0, 3))}`]));
     }
     function restrict(origin: string): void {
-      const apex = wire(origin.slice(0, -1));
+      const apex = wire(origin);
       const zone = writer.createZone({ apex, negativeTtlSeconds: 5, restricted: true });
       for (const records of byOwner(recordsOf(zoneText(origin)))) writer.setName(zone, records[0]!.owner.wire, records);
       writer.publishZone(zone);
     }
     function hide(origin: string): void {
-      const zone = { apex: wire(origin.slice(0, -1)), negativeTtlSeconds: 5 };
+      const zone = { apex: wire(origin), negativeTtlSeconds: 5 };
       if (choose([true, false])) writer.withholdZone(zone);
       else writer.suspendZone(zone);
     }

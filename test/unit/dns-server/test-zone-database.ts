@@ -2,6 +2,7 @@ import { parseDomainName } from "../../../services/core/dns/name.ts";
 import type { ResourceRecord } from "../../../services/core/dns/record.ts";
 import { decodeSoaRdata } from "../../../services/core/dns/soa.ts";
 import { parseZoneFile } from "../../../services/core/dns/zone-file/zone-file.ts";
+import { AnswerCache } from "../../../services/dns-server/answer-cache.ts";
 import { Pipeline, type PipelineSettings } from "../../../services/dns-server/pipeline.ts";
 import { createRateLimitTable } from "../../../services/dns-server/rate-limit.ts";
 import { Statistics } from "../../../services/dns-server/reports/statistics.ts";
@@ -47,16 +48,23 @@ export function recordsOf({ origin, text }: ZoneText): ResourceRecord[] {
   return [soa, ...records];
 }
 
+export const NO_RATE_LIMIT = { answersPerSecond: 0, allow: [], limitLoopback: false, seed: 1 };
+
 /** A pipeline on this zone database, with settings of a test's own. */
-export function pipelineOn(writer: ZoneDatabaseWriter, overrides: Partial<PipelineSettings> = {}): Pipeline {
+export function pipelineOn(
+  writer: ZoneDatabaseWriter,
+  overrides: Partial<PipelineSettings> = {},
+  { statistics = new Statistics(1), cacheMebioctets = 0 } = {},
+): Pipeline {
   const settings: PipelineSettings = {
     identity: { version: null, id: null },
     edns: { nsid: Buffer.from("test"), cookieSecret: new Uint8Array(16), tcpIdleSeconds: 15 },
-    rateLimit: { answersPerSecond: 0, allow: [], limitLoopback: false, seed: 1, table: createRateLimitTable() },
-    answerCacheMebioctets: 0,
+    rateLimit: { ...NO_RATE_LIMIT, table: createRateLimitTable() },
     ...overrides,
   };
-  return new Pipeline(new ZoneDatabaseReader(writer.memory), settings, new Statistics(1).row(0));
+  const reader = new ZoneDatabaseReader(writer.memory);
+  const cache = cacheMebioctets === 0 ? undefined : new AnswerCache(reader, cacheMebioctets);
+  return new Pipeline(reader, settings, statistics.row(0), cache);
 }
 
 /** Records in groups of one name each. */
