@@ -117,7 +117,12 @@ export function prepareMessage(
 function withoutStripped(fields: readonly RawField[], unsubscribe: boolean): RawField[] {
   const signed = unsubscribe ? signedByAuthor(fields) : undefined;
   const isReplaced = (name: string) => signed !== undefined && UNSUBSCRIPTION.has(name) && !signed.has(name);
-  return fields.filter(({ name }) => !STRIPPED.has(name) && !isReplaced(name));
+  return fields.filter(({ name }) => !STRIPPED.has(name) && !isReplaced(name)).map(withoutBlankName);
+}
+
+/** `From : a` is obsolete (RFC 5322 §4.5.2): some readers see no field in it. Relaxed signatures cover it either way. */
+function withoutBlankName({ name, raw }: RawField): RawField {
+  return { name, raw: raw.replace(/^([!-9;-~]+)[ \t]+:/, "$1:") };
 }
 
 /** The fields that DKIM signatures cover which the message came with (RFC 6376 §3.5). */

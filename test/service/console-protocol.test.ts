@@ -32,6 +32,10 @@ describe("the OpenAPI document", () => {
       ({ method, path }) => `${method} /admin/v1${path.replaceAll(/[:*](\w+)/g, "{$1}")}`,
     );
     expect(documented.sort()).toEqual([...new Set(declared)].sort());
+    const names = Object.values(body.paths).flatMap((operations) =>
+      Object.values(operations as object).map(({ operationId }) => operationId),
+    );
+    expect(new Set(names).size).toBe(declared.length);
     expect(declared).toHaveLength(new Set(declared).size);
   });
 

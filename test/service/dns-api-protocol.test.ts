@@ -250,6 +250,10 @@ describe("the OpenAPI document", () => {
     // OpenAPI 3.1 §4.8.8.2: templates that differ in the names of their parameters alone are the same path twice.
     const templates = Object.keys(body.paths).map((path) => path.replaceAll(/\{\w+\}/g, "*"));
     expect(new Set(templates).size).toBe(templates.length);
+    const names = Object.values(body.paths).flatMap((item) =>
+      Object.values(item as object).map(({ operationId }) => operationId),
+    );
+    expect(new Set(names).size).toBe(routes.length);
     expect(bare).toEqual(expect.arrayContaining(SPECIFIED));
     expect(body.paths["/api/v1/rr/{domain}"].post.requestBody.content["application/json"].schema.required).toEqual([
       "name",

@@ -114,6 +114,10 @@ describe("credentials", () => {
       Object.keys(methods as object).map((method) => `${method.toUpperCase()} ${path}`),
     );
     expect(declared.sort()).toEqual([...OPERATIONS].sort());
+    const names = Object.values(document.body.paths).flatMap((methods) =>
+      Object.values(methods as object).map(({ operationId }) => operationId),
+    );
+    expect(new Set(names).size).toBe(declared.length);
     // Patterns that only JavaScript's `u` flag understands make the document invalid for readers of other languages.
     expect(JSON.stringify(document.body)).not.toMatch(/\\\\p\{/);
     expect((await api.north.call("GET", "/docs", undefined, { Authorization: "" })).status).toBe(200);

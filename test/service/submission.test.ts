@@ -136,6 +136,21 @@ describe("a submitted message", () => {
     transport.close();
   });
 
+  it("leaves without the blanks that stood between names of fields and their colons", async () => {
+    const transport = transportTo(implicit);
+    const envelope = { from: `a@${TEST_DOMAIN}`, to: "blank@example.net" };
+    const raw = `From : a@${TEST_DOMAIN}\r\nSubject\t: a : b\r\n\r\nbody : x\r\n`;
+    await transport.sendMail({ envelope, raw });
+    transport.close();
+    const [arrived] = await eventually(
+      () => stack.inbox("blank@example.net"),
+      (found) => found.length > 0,
+    );
+    expect(arrived!.octets.toString()).toMatch(
+      new RegExp(`^From: a@${TEST_DOMAIN}\r\nSubject: a : b\r\n\r\nbody : x\r\n`, "m"),
+    );
+  });
+
   it("is refused when a field that stands once stands twice", async () => {
     const transport = transportTo(implicit);
     const envelope = { from: `a@${TEST_DOMAIN}`, to: "one@example.net" };

@@ -348,6 +348,16 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await becomes("pool.console.example.org", "A", ["198.51.100.7"]);
     await open("/dns/demo/zones/console.example.org/records");
     await rowOf("pool").getByText("derived").waitFor();
+    await open("/dns/demo/zones/console.example.org/file");
+    await button("Start from the current one").click();
+    const area = page.getByRole("textbox", { name: "Master file" });
+    const file = await eventually(
+      () => area.inputValue(),
+      (text) => text.includes(";palomar alias "),
+    );
+    await area.fill(file.replace(/^(;palomar alias .*)nobody\.console\.example\.org/m, "$1ns1.example.net"));
+    await button("Show the difference").click();
+    await page.getByText("alias alias ns1.example.net.").waitFor();
     await open("/dns/demo/zones/console.example.org/followers");
     for (const name of ["alias", "pool"]) {
       await page.getByRole("button", { name: `Delete: ${name}` }).click();

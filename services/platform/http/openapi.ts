@@ -50,11 +50,21 @@ function describePaths<Caller>(
   const refusal = refusalSchema(dialect, refusalId);
   for (const declared of endpoints) {
     const path = dialect.base + declared.path.replaceAll(/[:*](\w+)/g, "{$1}");
-    const operation = describeOperation(dialect, declared, refusal);
+    const method = declared.method.toLowerCase();
+    const operation = {
+      operationId: operationId(method, declared.path),
+      ...describeOperation(dialect, declared, refusal),
+    };
     const own = security && !declared.open ? { security } : {};
-    paths[path] = { ...paths[path], [declared.method.toLowerCase()]: { ...own, ...operation } };
+    paths[path] = { ...paths[path], [method]: { ...own, ...operation } };
   }
   return paths;
+}
+
+/** What generated clients call their functions: `getZoneFileDomain` of `GET /zone_file/:domain`. */
+function operationId(method: string, path: string): string {
+  const words = path.match(/[A-Za-z0-9]+/g) ?? [];
+  return method + words.map((word) => word[0]!.toUpperCase() + word.slice(1)).join("");
 }
 
 function describeOperation<Caller>(

@@ -70,7 +70,8 @@ function makeNotifier(waitSeconds: number): Notifier {
     notifyNs: false,
     db: undefined as never,
     resolver: {
-      resolveA: async () => ({ kind: "found", records: ["127.0.0.1"] }),
+      resolveA: async (host: string) =>
+        host === "localhost" ? { kind: "nxdomain" } : { kind: "found", records: ["127.0.0.1"] },
       resolveAaaa: async () => ({ kind: "found", records: ["2001:db8::1"] }),
     } as unknown as Resolver,
     nowSeconds: () => NOW_SECONDS,
@@ -90,6 +91,13 @@ test("a key whose secret has changed signs what is told from then on", async () 
   const after = setSecret("a secret of the second key");
   publish("example.net");
   expect(verdictOn(await nextMessage(), after)).toBe("valid");
+});
+
+test("localhost is this host, whatever the resolver says", async () => {
+  notifier = makeNotifier(0.5);
+  access = tableOf("localhost");
+  publish("example.org");
+  expect((await nextMessage())[2]! >> 3).toBe(OPCODE.NOTIFY);
 });
 
 /** An address that no host has: nothing is bound to it. */

@@ -51,6 +51,11 @@ describe("the body of an operation", () => {
   });
 });
 
+test("an operation is named by its method and path", () => {
+  const { paths } = makeOpenapi({ dialect, endpoints: [{ ...base, method: "GET", path: "/zone_file/:domain" }] });
+  expect(paths!["/v1/zone_file/{domain}"]!.get!.operationId).toBe("getZoneFileDomain");
+});
+
 test("a body of text may be JSON as well", () => {
   const jsonBody = z.object({ create: z.array(z.string()) });
   const { requestBody } = operationOf({

@@ -41,10 +41,23 @@ export interface Soa {
   readonly suspended: boolean;
 }
 
-/** What a change would do, before it is made. */
-export interface ZonePreview {
-  readonly added: readonly ZoneRecord[];
+/** What a change takes from a zone, and puts into it. */
+export interface ZoneChange {
   readonly deleted: readonly ZoneRecord[];
+  readonly added: readonly ZoneRecord[];
+  readonly followers?: { readonly deleted: readonly ChangedFollower[]; readonly added: readonly ChangedFollower[] };
+}
+
+/** An alias or a pool as it was, or became. */
+export interface ChangedFollower {
+  readonly name: string;
+  readonly kind: "alias" | "pool";
+  readonly target?: string;
+  readonly members?: readonly { readonly value: string }[];
+}
+
+/** What a change would do, before it is made. */
+export interface ZonePreview extends ZoneChange {
   readonly warnings: readonly Sentence[];
   /** The serial of the zone that was looked at. */
   readonly at_serial: number;

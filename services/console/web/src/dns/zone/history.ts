@@ -1,24 +1,13 @@
 import type { Texts } from "../../texts/en/index.ts";
-import { formatRecord, type ZoneRecord } from "../record.ts";
+import { type ChangedFollower, formatRecord, type ZoneChange, type ZoneRecord } from "../record.ts";
 
 /** One change of the zone. */
-export interface HistoryEntry {
+export interface HistoryEntry extends ZoneChange {
   /** The zone's serial after it. */
   readonly serial: number;
   readonly timestamp: string;
   readonly actor: string;
-  readonly deleted: readonly ZoneRecord[];
-  readonly added: readonly ZoneRecord[];
-  readonly followers?: { readonly deleted: readonly ChangedFollower[]; readonly added: readonly ChangedFollower[] };
   readonly signing?: "begun" | "ended" | "renewed";
-}
-
-/** An alias or a pool as it was, or became. */
-interface ChangedFollower {
-  readonly name: string;
-  readonly kind: "alias" | "pool";
-  readonly target?: string;
-  readonly members?: readonly { readonly value: string }[];
 }
 
 /** What a change did beside records, in words; nothing where records are all. */
@@ -41,7 +30,7 @@ export function describeChange(
 }
 
 /** A change line by line: records, and aliases and pools with what they follow. */
-export function changeLines(entry: HistoryEntry, side: "deleted" | "added", words: Texts["dns"]["history"]): string[] {
+export function changeLines(entry: ZoneChange, side: "deleted" | "added", words: Texts["dns"]["history"]): string[] {
   const follows = ({ name, kind, target, members = [] }: ChangedFollower) =>
     [name, words.kinds.of[kind], target ?? members.map(({ value }) => value).join(", ")].join(" ");
   return [...entry[side].map(formatRecord), ...(entry.followers?.[side] ?? []).map(follows)];
