@@ -1,10 +1,12 @@
 import { judgeChosenKey } from "./chosen-key.ts";
-import { REPORTER, validateAddress } from "./mail/address.ts";
+import { validateAddress } from "./mail/address.ts";
 import { invalidField, type Refusal } from "./refusal.ts";
 import { ok, type Result, refuse } from "./result.ts";
 
 /** Longer ones than anybody needs would only fill header fields. */
 const LONGEST_KEY = 256;
+/** Of the 253 characters of a name (RFC 1035 §3.1), less `._domainkey.` and the 23 of the longest selector. */
+const LONGEST_NEW_SENDER_DOMAIN = 218;
 
 /** What identifies a reseller. */
 export function readResellerId(text: string): Result<string, Refusal> {
@@ -35,19 +37,19 @@ export function readInstanceHost(text: string): Result<string, Refusal> {
 
 /** A sender domain is one that a sender address can have. @returns A-labels in lower case */
 export function readSenderDomain(text: string): Result<string, Refusal> {
-  return readDomainOf("postmaster", text);
-}
-
-/** A sender domain that is to be added: also the address that reports to its senders come from has to fit. */
-export function readNewSenderDomain(text: string): Result<string, Refusal> {
-  return readDomainOf(REPORTER, text);
-}
-
-function readDomainOf(local: string, text: string): Result<string, Refusal> {
   // What would be said of the address names no domain.
   if (!/^[^@.]+(?:\.[^@.]+)*\.?$/.test(text)) return refuse(invalidField("domain", "no-domain-name", { text }));
-  const address = validateAddress(`${local}@${text.replace(/\.$/, "")}`, { allowSmtputf8: false });
+  const address = validateAddress(`postmaster@${text.replace(/\.$/, "")}`, { allowSmtputf8: false });
   return address.ok ? ok(address.value.asciiDomain) : refuse(invalidField("domain", address.error));
+}
+
+/** A sender domain that is to be added: there have to be names for its DKIM records. */
+export function readNewSenderDomain(text: string): Result<string, Refusal> {
+  const domain = readSenderDomain(text);
+  const most = LONGEST_NEW_SENDER_DOMAIN;
+  return !domain.ok || domain.value.length <= most
+    ? domain
+    : refuse(invalidField("domain", "at-most-characters", { most }));
 }
 
 /** An IANA time zone. @returns the name as given, in its proper spelling where that is not another zone's name */

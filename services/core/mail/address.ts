@@ -26,9 +26,6 @@ export interface EmailAddress {
   readonly needsSmtputf8: boolean;
 }
 
-/** The local part that reports to senders come from, at the domain of the sender itself, whose key signs them. */
-export const REPORTER = "mailer-daemon";
-
 const MAX_LOCAL_CHARACTERS = 64; // RFC 5321 §4.5.3.1.1
 const MAX_ADDRESS_OCTETS = 254; // RFC 5321 §4.5.3.1.3 less the angle brackets
 /** Far above what any spelling of 253 octets needs; it bounds the work that a stranger's text can cause. */

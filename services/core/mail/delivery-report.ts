@@ -1,6 +1,6 @@
 /** Reports to who sent a message: what became of it, for people and for programs (RFC 3464, RFC 6522, RFC 6533). */
 import { isAscii } from "node:buffer";
-import { type EmailAddress, REPORTER, validateAddress } from "./address.ts";
+import { type EmailAddress, validateAddress } from "./address.ts";
 import type { DsnAction } from "./bounce/dsn.ts";
 import {
   decodeXtext,
@@ -16,6 +16,9 @@ import { fieldValue, splitMessage } from "./message.ts";
 import { encodeBase64Lines, encodeQuotedPrintable } from "./mime.ts";
 import { REPORT_WORDS, type ReportLanguage } from "./report-words.ts";
 import { parseSmtpReply } from "./smtp-reply.ts";
+
+/** The local part that reports to senders come from, at the domain of the sender itself, whose key signs them. */
+const REPORTER = "mailer-daemon";
 
 /** What the report of a mail system further on gives beside its words. */
 export interface RemoteReport {
