@@ -59,23 +59,27 @@ export function listenForMonitoring(
 async function readReadiness({ supervisor, db }: Watched) {
   const families = (await supervisor.collectMetrics()).flat() as MetricFamilies;
   const zones = readServedZones(families);
-  const ofAccess = readUnreadableAccess(families);
+  const unreadable = readUnreadable(families);
   const ofServices = supervisor.notReady.map((name) => `${name} is not ready`);
   const ofDatabase = [await findDatabaseProblem(db)].filter((problem) => problem !== undefined);
   const needsDatabase = supervisor.states.some(({ name }) => !WITHOUT_DATABASE.includes(name));
   const isUnfit = ofServices.length + zones.problems.length > 0 || (needsDatabase && ofDatabase.length > 0);
-  const isDegraded = ofDatabase.length + ofAccess.length + (zones.served?.left_out.length ?? 0) > 0;
+  const isDegraded = ofDatabase.length + unreadable.length + (zones.served?.left_out.length ?? 0) > 0;
   return {
     status: isUnfit ? "not ready" : isDegraded ? "degraded" : "ok",
-    problems: [...ofServices, ...ofDatabase, ...zones.problems, ...ofAccess],
+    problems: [...ofServices, ...ofDatabase, ...zones.problems, ...unreadable],
     ...zones.served,
   };
 }
 
-/** What lets nobody transfer, as the name server of this stack cannot read it: 20 at most. */
-export function readUnreadableAccess(families: MetricFamilies): string[] {
-  const lines = labelsOf(families, { metric: "palomar_dns_transfer_access_unreadable", label: "what" });
-  return lines.map((line) => `transfers: ${line}`);
+/** What the name server of this stack cannot read, and so does not answer or let anybody transfer: 20 of each at most. */
+export function readUnreadable(families: MetricFamilies): string[] {
+  const zones = labelsOf(families, { metric: "palomar_dns_zone_unreadable", label: "zone" });
+  const access = labelsOf(families, { metric: "palomar_dns_transfer_access_unreadable", label: "what" });
+  return [
+    ...zones.map((zone) => `zone ${zone} cannot be read: zone-corrupt in the log says why`),
+    ...access.map((line) => `transfers: ${line}`),
+  ];
 }
 
 /** What the name server of this stack says of its zones; nothing where there is none. */

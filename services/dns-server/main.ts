@@ -212,9 +212,12 @@ function startReports(
   { writer, publisher, accessFeed, feed }: Zones,
   statistics: Statistics,
 ): void {
-  const unreadableAccess = () => accessFeed.table?.unreadable ?? [];
+  const unreadable = {
+    zones: () => Array.from(publisher.unreadable, apexText),
+    access: () => accessFeed.table?.unreadable ?? [],
+  };
   const completeness = completenessOf(feed, publisher);
-  lifecycle.onStop("metrics", exportStatistics(statistics, writer, completeness, unreadableAccess));
+  lifecycle.onStop("metrics", exportStatistics(statistics, writer, completeness, unreadable));
   const leftOutReports = startLeftOutReports({ db, observe, node: config.node, leftOut: () => publisher.leftOut });
   lifecycle.onStop("reports of zones left out", () => leftOutReports.stop());
   const { resellers } = config.dns;

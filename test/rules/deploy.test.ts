@@ -54,6 +54,7 @@ const FIRING: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'palomar_dns_publication_seconds_bucket{le="+Inf"}': "0+9x100",
   },
   ZonesLeftOut: { palomar_dns_zones_left_out: "1x100", palomar_dns_zones_outdated: "0x100" },
+  ZoneUnreadable: { 'palomar_dns_zone_unreadable{zone="bad.example."}': "1x100" },
   TransferAccessUnreadable: { 'palomar_dns_transfer_access_unreadable{what="ACL x of reseller y"}': "1x100" },
   ZoneMemoryFull: { palomar_dns_zone_database_octets: "900x100", palomar_dns_zone_database_limit_octets: "1000x100" },
   ServfailRate: {

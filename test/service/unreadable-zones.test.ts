@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { start } from "../../services/dns-server/main.ts";
+import { registry } from "../../services/platform/observability/metrics.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import type { RunningService } from "../../services/platform/service.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
@@ -45,6 +46,8 @@ const ask = (name: string, type = "A") => askDns(server!.addresses.dns!, name, t
 const rcodeAt = async (name: string, type = "A") => rcodeOf(await ask(name, type));
 const addressAt = async (name: string) => dataOf(await ask(name));
 const told = (kind: string) => observed.filter((one) => one.kind === kind).map((one) => "zone" in one && one.zone);
+const unreadable = async () =>
+  (await registry.getSingleMetric("palomar_dns_zone_unreadable")!.get()).values.map(({ labels }) => labels.zone);
 
 /** Changes rows as a faulty disk or a hand does, as a new version of the zone. */
 async function change(sql: string): Promise<void> {
@@ -77,6 +80,7 @@ for (const [what, owner] of Object.entries(OWNERS)) {
     await expectNeighbourIsPublished();
     expect(await addressAt("host.bad.parent.test")).toContain("192.0.2.1");
     expect(told("zone-corrupt")).toEqual(["bad.parent.test."]);
+    expect(await unreadable()).toEqual(["bad.parent.test."]);
 
     await server!.stop();
     await startServer();
@@ -87,6 +91,7 @@ for (const [what, owner] of Object.entries(OWNERS)) {
     expect(told("zone-corrupt")).toEqual(["bad.parent.test."]);
     await change(`delete from records where ${OF_ZONE} and owner = '${owner}'`);
     await eventually(async () => (await addressAt("host.bad.parent.test")).includes("192.0.2.1"), PATIENCE_MS);
+    expect(await unreadable()).toEqual([]);
     expect(told("zones-unreadable")).toEqual([]);
   });
 }

@@ -39,6 +39,10 @@ export class UnreadableZones {
     return this.#entries.get(id);
   }
 
+  *apexes(): Iterable<Uint8Array> {
+    for (const { apex } of this.#entries.values()) yield apex;
+  }
+
   ids(): Iterable<number> {
     return this.#entries.keys();
   }

@@ -85,6 +85,11 @@ export class ZonePublisher {
     return this.#leftOut.list();
   }
 
+  /** The apexes of zones whose latest versions cannot be read. */
+  get unreadable(): Iterable<Uint8Array> {
+    return this.#unreadable.apexes();
+  }
+
   /** Zones that ought to be answered for, as far as the database has been read. */
   get expectedCount(): number {
     const leftOut = this.leftOut.filter(({ servedVersion }) => servedVersion === undefined).length;

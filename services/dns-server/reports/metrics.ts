@@ -29,19 +29,26 @@ export interface ZoneCompleteness {
   }[];
 }
 
+/** What the database has, and nobody can read. */
+export interface Unreadable {
+  /** Zones whose latest versions cannot be read. */
+  readonly zones: () => readonly string[];
+  /** What of the transfer access cannot be, a line each. */
+  readonly access: () => readonly string[];
+}
+
 /** So many of a kind are named. */
 const MOST_NAMED = 20;
 
 /**
  * Shows the threads' counters and the zone database's size among this process' metrics.
- * @param unreadableAccess what of the transfer access cannot be read, a line each
  * @returns takes them off again
  */
 export function exportStatistics(
   statistics: Statistics,
   zoneDatabase: ZoneDatabaseSize,
   { isLoaded, expectedCount, leftOut }: ZoneCompleteness,
-  unreadableAccess: () => readonly string[],
+  unreadable: Unreadable,
 ): () => void {
   const made = [
     new Counter({
@@ -108,13 +115,21 @@ export function exportStatistics(
       },
     }),
     new Gauge({
+      name: "palomar_dns_zone_unreadable",
+      help: "1 for each zone that the database has in a form that cannot be read; the first 20",
+      labelNames: ["zone"],
+      registers: [registry],
+      collect() {
+        setEach(this, "zone", unreadable.zones());
+      },
+    }),
+    new Gauge({
       name: "palomar_dns_transfer_access_unreadable",
       help: "1 for each ACL, TSIG key, feed or catalog that cannot be read, and so lets nobody transfer; the first 20",
       labelNames: ["what"],
       registers: [registry],
       collect() {
-        this.reset();
-        for (const what of unreadableAccess().slice(0, MOST_NAMED)) this.set({ what }, 1);
+        setEach(this, "what", unreadable.access());
       },
     }),
     gauge("palomar_dns_zone_database_octets", "Memory that the zones take", () => zoneDatabase.usedOctets),
@@ -145,4 +160,10 @@ function gauge(name: string, help: string, value: () => number): Gauge {
       this.set(value());
     },
   });
+}
+
+/** 1 for each of the first of many. */
+function setEach<Label extends string>(shown: Gauge<Label>, label: Label, values: readonly string[]): void {
+  shown.reset();
+  for (const value of values.slice(0, MOST_NAMED)) shown.set({ [label]: value } as Record<Label, string>, 1);
 }

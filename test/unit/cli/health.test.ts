@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { readServedZones, readUnreadableAccess } from "../../../services/cli/health.ts";
+import { readServedZones, readUnreadable } from "../../../services/cli/health.ts";
 
 const gauge = (name: string, ...values: { value: number; labels?: Record<string, string> }[]) => ({
   name: `palomar_dns_${name}`,
@@ -26,8 +26,12 @@ it("says what is served of what ought to be, and that a server without zones is 
   expect(readServedZones(families(1, 0, 0)).problems).toEqual([]);
 });
 
-it("says what of the transfer access cannot be read", () => {
-  expect(readUnreadableAccess(families(1, 3, 3))).toEqual([]);
-  const unreadable = gauge("transfer_access_unreadable", { value: 1, labels: { what: "ACL x of reseller y: why" } });
-  expect(readUnreadableAccess([unreadable])).toEqual(["transfers: ACL x of reseller y: why"]);
+it("says which zones, and what of the transfer access, cannot be read", () => {
+  expect(readUnreadable(families(1, 3, 3))).toEqual([]);
+  const zone = gauge("zone_unreadable", { value: 1, labels: { zone: "bad.example." } });
+  const access = gauge("transfer_access_unreadable", { value: 1, labels: { what: "ACL x of reseller y: why" } });
+  expect(readUnreadable([zone, access])).toEqual([
+    "zone bad.example. cannot be read: zone-corrupt in the log says why",
+    "transfers: ACL x of reseller y: why",
+  ]);
 });
