@@ -265,6 +265,26 @@ it("knows who may transfer, and ask feeds and catalogs, and believes the databas
   }
 });
 
+it("keeps when it stops what was published before the database went away", async () => {
+  await putZone(database, "late.test", ["@ NS ns1.kept.test.", "www A 192.0.2.50"]);
+  await putZone(database, "away.test", ["@ NS ns1.kept.test.", "www A 192.0.2.50"]);
+  running = await start(context);
+  await eventually(async () => dataOf(await ask("www.late.test", "A"))[0] === "192.0.2.50", 60_000);
+  await putZone(database, "late.test", ["@ NS ns1.kept.test.", "www A 192.0.2.51"]);
+  await suspendZone(database, "away.test", true);
+  await eventually(async () => dataOf(await ask("www.late.test", "A"))[0] === "192.0.2.51", 60_000);
+  await eventually(async () => rcodeOf(await ask("www.away.test", "A")) === "REFUSED", 60_000);
+  await gate.shut();
+  // The feed notices, and tries in vain.
+  observed.length = 0;
+  await eventually(async () => observed.some(({ kind }) => kind === "zones-unreadable"), 60_000);
+  await running.stop();
+  running = await start(context);
+  expect(dataOf(await ask("www.late.test", "A"))).toEqual(["192.0.2.51"]);
+  expect(rcodeOf(await ask("www.away.test", "A"))).toBe("REFUSED");
+  await gate.open();
+});
+
 it("answers for a zone no longer than its SOA's EXPIRE after it was last known to be right", async () => {
   await gate.shut();
   const later = { ...context, clock: { ...context.clock, nowMs: () => Date.now() + 1_209_700_000 } };

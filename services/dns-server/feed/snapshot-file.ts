@@ -13,7 +13,7 @@ const synchronise = promisify(fsync);
  * order, so that images lie as they do in memory.
  *
  *     kind   "PALOMAR ZONES" 0A, format (big-endian, in 4 octets), 01020304 as this machine writes it, 0000
- *     chunk  the first: written at (ms): number, life: text, transfer access, sealed: text, suspended zones, as JSON: text; all
+ *     chunk  the first: confirmed at (ms): number, life: text, transfer access, sealed: text, suspended zones, as JSON: text; all
  *            others have zones, as zone-stream.ts has them
  *     end    of each chunk its octets and their SHA-256; then the number of chunks, of zones, nodes of all images, SHA-256 of
  *            the kind and of the end so far
@@ -36,7 +36,8 @@ const TAIL_OCTETS = COUNTS_OCTETS + DIGEST_OCTETS;
 const CHECKED_AT_ONCE = 4;
 
 export interface SnapshotHead {
-  readonly writtenAtMs: number;
+  /** When the zones were last known to be what the database has. */
+  readonly confirmedAtMs: number;
   /** Of the database that the zones were read from. */
   readonly life: string;
   /** Who may transfer, as `sealAccess` has it; undefined where that was not known. */
@@ -59,7 +60,7 @@ export class SnapshotWriter {
   readonly #chunks: Buffer[] = [];
   readonly #zones = new ZoneStreamWriter((octets) => this.#putChunk(octets));
 
-  constructor(file: string, { writtenAtMs, life, access = "", suspended }: SnapshotHead) {
+  constructor(file: string, { confirmedAtMs, life, access = "", suspended }: SnapshotHead) {
     this.#file = file;
     this.#draft = `${file}.new`;
     this.#descriptor = openSync(this.#draft, "w", 0o600);
@@ -70,7 +71,7 @@ export class SnapshotWriter {
     this.#hash.update(kind);
     this.#put(kind);
     const head = new ZoneStreamWriter();
-    head.number(writtenAtMs);
+    head.number(confirmedAtMs);
     head.text(Buffer.from(life, "utf8"));
     head.text(Buffer.from(access, "utf8"));
     const rows = suspended.map(({ id, apex, resellerId }) => [id, Buffer.from(apex).toString("base64"), resellerId]);
@@ -166,7 +167,7 @@ export class SnapshotReader {
       await verify(handle, end, file);
       const source = new WordSource(await readChunk(handle, first, new Int32Array(first.octets >> 2)));
       const text = () => Buffer.from(source.text()).toString("utf8");
-      const head = { writtenAtMs: source.number(), life: text(), access: text() || undefined };
+      const head = { confirmedAtMs: source.number(), life: text(), access: text() || undefined };
       const rows: [id: number, apex: string, resellerId: string | null][] = JSON.parse(text());
       const suspended = rows.map(([id, apex, resellerId]) => ({ id, apex: Buffer.from(apex, "base64"), resellerId }));
       return new SnapshotReader(handle, end, { ...head, suspended });

@@ -11,12 +11,11 @@ import type { ZonePublisher } from "./zone-publisher.ts";
 import { type SnapshotZone, ZoneStreamReader } from "./zone-stream.ts";
 import { ZoneTakes } from "./zone-takes.ts";
 
-/** Between two files, while zones change. */
-const INTERVAL_MS = 5 * 60_000;
+/** Between two files, while zones change: the writing takes at most one part in so many of the time. */
+const INTERVAL_MS = { least: 10_000, most: 5 * 60_000 } as const;
+const REST_SHARE = 300;
 /** An unchanged zone database is written again after this long: the file's age tells how old its zones are. */
 const REFRESH_MS = 60 * 60_000;
-/** The first one comes soon, so that a new node has one. */
-const FIRST_MS = 10_000;
 /** A stop waits this long for the last file; the one before is good as well. */
 const STOP_PATIENCE_MS = 4_000;
 /** Nodes that are taken apart in a turn. */
@@ -30,8 +29,8 @@ export interface ZoneDatabaseSnapshotOptions {
   readonly publisher: ZonePublisher;
   /** Who may transfer, which is kept with the zones. */
   readonly access: Pick<AccessFeed, "table" | "sealed" | "restore">;
-  /** Whether the zone database is what the database has, as far as anybody knows. */
-  readonly isCurrent: () => boolean;
+  /** For how long nobody has known the zone database to be what the database has; undefined where nobody ever did. */
+  readonly unconfirmedMs: () => number | undefined;
   readonly nowMs: () => number;
   readonly observe: Observe;
 }
@@ -45,14 +44,14 @@ export class ZoneDatabaseSnapshot {
   readonly #options: ZoneDatabaseSnapshotOptions;
   readonly #stopping = new AbortController();
   #running: Promise<void> = Promise.resolve();
-  /** What was kept last: the zone database's changes, the version of the access, and when. */
-  #kept: { changes: number; access: number | undefined; atMs: number } = { changes: -1, access: undefined, atMs: 0 };
+  /** What was kept last: the zone database's changes, the version of the access, and when they were confirmed. */
+  #kept: Kept = { changes: -1, access: undefined, confirmedAtMs: 0 };
 
   constructor(options: ZoneDatabaseSnapshotOptions) {
     this.#options = options;
   }
 
-  /** Begins to keep the zone database, every few minutes when it has changed. */
+  /** Begins to keep the zone database, every now and then when it has changed. */
   start(): void {
     this.#running = this.#keep();
   }
@@ -90,8 +89,8 @@ export class ZoneDatabaseSnapshot {
     }
   }
 
-  #ageSecondsOf({ writtenAtMs }: SnapshotHead): number {
-    return Math.max(0, Math.round((this.#options.nowMs() - writtenAtMs) / 1000));
+  #ageSecondsOf({ confirmedAtMs }: SnapshotHead): number {
+    return Math.max(0, Math.round((this.#options.nowMs() - confirmedAtMs) / 1000));
   }
 
   /** Loads zones, and notes those that do not fit. @param only the zones to load; all where it is not given */
@@ -166,35 +165,39 @@ export class ZoneDatabaseSnapshot {
 
   async #keep(): Promise<void> {
     const { signal } = this.#stopping;
-    for (let waitMs = FIRST_MS; !signal.aborted; waitMs = INTERVAL_MS) {
+    const { least, most } = INTERVAL_MS;
+    for (let waitMs: number = least; !signal.aborted; ) {
       await sleep(waitMs, undefined, { signal, ref: false }).catch(() => {});
+      const startedMs = performance.now();
       if (!signal.aborted) await this.#saveIfNew(() => signal.aborted);
+      waitMs = Math.min(most, Math.max(least, (performance.now() - startedMs) * REST_SHARE));
     }
   }
 
   /** @param isTooLate asked now and then while a file is written; the one before then stays */
   async #saveIfNew(isTooLate: () => boolean): Promise<void> {
-    const { publisher, access, isCurrent, nowMs, observe } = this.#options;
-    // A zone database that nobody can confirm stays as old as its file says.
-    if (!isCurrent()) return;
-    const now = { changes: publisher.changes, access: access.table?.version, atMs: nowMs() };
+    const { publisher, access, unconfirmedMs, nowMs, observe } = this.#options;
+    const ageMs = unconfirmedMs();
+    // What comes from the file, or is of another life of the database, stays as the file has it until it is confirmed.
+    if (ageMs === undefined || publisher.isOfAnotherLife) return;
+    const now = { changes: publisher.changes, access: access.table?.version, confirmedAtMs: nowMs() - ageMs };
     const isSame = now.changes === this.#kept.changes && now.access === this.#kept.access;
-    if (isSame && now.atMs - this.#kept.atMs < REFRESH_MS) return;
+    if (isSame && now.confirmedAtMs - this.#kept.confirmedAtMs < REFRESH_MS) return;
     try {
-      if (await this.#save(isTooLate)) this.#kept = now;
+      if (await this.#save(now, isTooLate)) this.#kept = now;
     } catch (err) {
       observe({ kind: "snapshot-not-written", level: "error", err });
     }
   }
 
   /** @returns whether the file is whole */
-  async #save(isTooLate: () => boolean): Promise<boolean> {
-    const { file, writer, publisher, access, nowMs, observe } = this.#options;
+  async #save({ confirmedAtMs }: Kept, isTooLate: () => boolean): Promise<boolean> {
+    const { file, writer, publisher, access, observe } = this.#options;
     const started = performance.now();
     const { life } = publisher;
     const images = new ZoneImageMaker(writer);
     const reader = new ZoneDatabaseReader(writer.memory);
-    const head = { writtenAtMs: nowMs(), life, access: access.sealed(), suspended: [...publisher.suspended] };
+    const head = { confirmedAtMs, life, access: access.sealed(), suspended: [...publisher.suspended] };
     const draft = new SnapshotWriter(file, head);
     const turn = new Turn(STEPS_A_LOOK);
     const goOn = async () => {
@@ -241,6 +244,12 @@ export class ZoneDatabaseSnapshot {
     draft.endZone();
     return true;
   }
+}
+
+interface Kept {
+  readonly changes: number;
+  readonly access: number | undefined;
+  readonly confirmedAtMs: number;
 }
 
 /** What zones are written with, one after another. */

@@ -54,7 +54,6 @@ export class ZoneFeed {
   #running: Promise<void> = Promise.resolve();
   #collecting: Promise<void> | undefined;
   #isLoaded = false;
-  #isLoading: () => boolean = () => false;
   #confirmedAtMs: number | undefined;
 
   constructor(options: ZoneFeedOptions) {
@@ -69,11 +68,6 @@ export class ZoneFeed {
   /** Whether zones have been loaded at all: before that nobody gets an answer. */
   get isLoaded(): boolean {
     return this.#isLoaded;
-  }
-
-  /** Whether the database is being followed, and has been read whole. */
-  get isCurrent(): boolean {
-    return this.isFollowing && !this.#isLoading();
   }
 
   /** When the zone database was last known to be what the database has, by `performance.now()`. */
@@ -152,7 +146,6 @@ export class ZoneFeed {
       collected: () => this.#collected(),
       onFailed: lose,
     });
-    this.#isLoading = () => loads.isBusy;
     try {
       await client.query(`listen ${ZONES_CHANNEL}`);
       while (!this.#stopping.signal.aborted) {

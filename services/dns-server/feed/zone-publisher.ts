@@ -107,7 +107,7 @@ export class ZonePublisher {
   }
 
   /** All that is in the zone database, or ought to be. */
-  *knownIds(): Iterable<number> {
+  *knownIds(): Generator<number> {
     yield* this.#held.ids();
     for (const { zone } of this.leftOut) yield zone.id;
     yield* this.#unreadable.ids();
@@ -133,11 +133,16 @@ export class ZonePublisher {
     return this.#life;
   }
 
+  /** Whether ids may be those of other zones than in the life of the database that is followed. */
+  get isOfAnotherLife(): boolean {
+    return this.#isAnotherLife;
+  }
+
   /** In another life of the database an id or a version says nothing: every zone is then loaded whole. */
   follow(life: string): void {
     if (life === this.#life) return;
     this.#life = life;
-    this.#isAnotherLife = true;
+    this.#isAnotherLife = !this.knownIds().next().done;
     this.withdraw(this.leftOut.filter((one) => one.servedVersion === undefined).map(({ zone }) => zone.id));
     this.withdraw([...this.#unreadable.ids()].filter((id) => !this.#held.has(id)));
     this.withdraw(this.#suspended.keys());

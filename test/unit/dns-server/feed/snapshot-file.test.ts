@@ -32,7 +32,7 @@ beforeEach(() => {
 
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-const HEAD = { writtenAtMs: 1_790_000_000_123, life: "first life", access: undefined, suspended: [] };
+const HEAD = { confirmedAtMs: 1_790_000_000_123, life: "first life", access: undefined, suspended: [] };
 
 /** A zone with all parts of its image at hand. */
 type KeptZone = SnapshotZone & { readonly parts: readonly Int32Array[] };

@@ -73,7 +73,7 @@ function snapshotOf(
     writer,
     publisher,
     access,
-    isCurrent: () => true,
+    unconfirmedMs: () => 0,
     nowMs: () => nowMs,
     observe,
   });
