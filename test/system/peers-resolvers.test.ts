@@ -111,6 +111,22 @@ describe.each(RESOLVERS)("%s with a feed", (resolver) => {
   );
 });
 
+it.skipIf(!isInstalled("unbound"))(
+  "Unbound, which knows no TSIG, hears of changes at once also by an ACL with a key",
+  async () => {
+    await startWith("unbound", ["--tsig", "feeds.example", "--block", "127.0.0.0/8"]);
+    const rcode = async (name: string) => {
+      const answer = await askResolver(peer as Peer, `${name}.${ZONE}`);
+      return answer && rcodeOf(answer);
+    };
+    await eventually(async () => (await rcode("early")) === "NXDOMAIN", PATIENCE_MS);
+    await ruled("unbound", "add", `qname:late.${ZONE}`, "nxdomain");
+    // A feed's refresh is 60 s.
+    await eventually(async () => (await rcode("late")) === "NXDOMAIN", 20_000);
+  },
+  3 * PATIENCE_MS,
+);
+
 async function startWith(resolver: PolicyResolver, permission: readonly string[]): Promise<void> {
   const port = await freePort();
   await printed(palomar("acl", "add", SCOPE.resellerId, "resolver", "--notify", `127.0.0.1:${port}`, ...permission));

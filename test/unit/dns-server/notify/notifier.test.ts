@@ -2,7 +2,7 @@ import { createSocket, type Socket } from "node:dgram";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { OPCODE } from "../../../../services/core/dns/rr-types.ts";
+import { OPCODE, RCODE } from "../../../../services/core/dns/rr-types.ts";
 import { type TsigKey, verifyRequest } from "../../../../services/core/dns/tsig.ts";
 import { Notifier } from "../../../../services/dns-server/notify/notifier.ts";
 import { AccessTable } from "../../../../services/dns-server/transfer/access-table.ts";
@@ -128,3 +128,72 @@ test("a socket that could not be bound is made anew for the next message", async
   listen.pop();
   expect((await nextMessage())[2]! >> 3).toBe(OPCODE.NOTIFY);
 });
+
+/** The notice as an answer with a response code; by default with the opcode that Unbound's errors have. */
+function answerTo(notice: Buffer, rcode: number, { opcode = OPCODE.QUERY as number, question = true } = {}): Buffer {
+  const questionEnd = notice.indexOf(0, 12) + 5;
+  const answer = Buffer.from(question ? notice.subarray(0, questionEnd) : notice.subarray(0, 12));
+  answer[2] = 0x80 | (opcode << 3);
+  answer[3] = rcode;
+  answer.fill(0, 6);
+  if (question) notice.copy(answer, 12, 12, questionEnd);
+  else answer[5] = 0;
+  return answer;
+}
+
+const kindsOf = (notices: readonly Buffer[], key: TsigKey) => notices.map((notice) => verdictOn(notice, key));
+
+test.each([
+  ["FORMERR", RCODE.FORMERR, {}],
+  ["FORMERR without a question", RCODE.FORMERR, { question: false }],
+  ["NOTIMP", RCODE.NOTIMP, { opcode: OPCODE.NOTIFY }],
+])("a server that answers a signed notice with %s is told at once without", async (_, rcode, shape) => {
+  notifier = makeNotifier(5);
+  const notices: Buffer[] = [];
+  const key = setSecret("a secret that it does not know");
+  secondary.on("message", (notice, { address, port }) => {
+    notices.push(notice);
+    const isSigned = verdictOn(notice, key) === "valid";
+    const answer = isSigned
+      ? answerTo(notice, rcode, shape)
+      : answerTo(notice, RCODE.NOERROR, { opcode: OPCODE.NOTIFY });
+    secondary.send(answer, port, address);
+  });
+  publish("example.org");
+  await expect.poll(() => kindsOf(notices, key)).toEqual(["valid", "unsigned"]);
+  // Acknowledged: the next news are told at once, signed first.
+  publish("example.org");
+  await expect.poll(() => kindsOf(notices, key)).toEqual(["valid", "unsigned", "valid", "unsigned"]);
+  expect(seen).toEqual([]);
+});
+
+test.each([
+  ["of another zone", (notice: Buffer) => answerTo(setZone(notice), RCODE.FORMERR)],
+  ["with another id", (notice: Buffer) => answerTo(setId(notice), RCODE.FORMERR)],
+  ["with another error", (notice: Buffer) => answerTo(notice, RCODE.REFUSED, { opcode: OPCODE.NOTIFY })],
+  ["that acknowledges it unsigned", (notice: Buffer) => answerTo(notice, RCODE.NOERROR, { opcode: OPCODE.NOTIFY })],
+])("an unsigned answer %s has nothing told without a signature", async (_, answerOf) => {
+  notifier = makeNotifier(0.3);
+  const notices: Buffer[] = [];
+  const key = setSecret("a secret that it does not know");
+  secondary.on("message", (notice, { address, port }) => {
+    notices.push(notice);
+    secondary.send(answerOf(notice), port, address);
+  });
+  publish("example.org");
+  await expect.poll(() => seen).toEqual(["notify-given-up"]);
+  expect(kindsOf(notices, key)).toEqual(["valid", "valid"]);
+});
+
+function setId(notice: Buffer): Buffer {
+  const other = Buffer.from(notice);
+  other[1]! ^= 1;
+  return other;
+}
+
+/** The question is for `axample.org.` instead. */
+function setZone(notice: Buffer): Buffer {
+  const other = Buffer.from(notice);
+  other[13] = "a".charCodeAt(0);
+  return other;
+}
