@@ -449,3 +449,107 @@ test("who made a zone, and whose names below it were first, is noted when it is 
     "by-command.example": "operator",
   });
 });
+
+describe("a zone that a signed one above does not delegate", () => {
+  const notDelegated = (domain: string, above: string) =>
+    `${domain} has no NS records in ${above}, which is signed: validating resolvers take its answers for forged until they are there`;
+  /** What signing a zone warns of, or asking for its parent. */
+  async function warnedBy(method: "PUT" | "POST", path: string, as?: Credentials): Promise<string[]> {
+    const body = method === "PUT" ? { enabled: true } : {};
+    const { status, body: answer, text } = await api.call(method, `/api/v1/dnssec/${path}`, body, as);
+    expect(status, text).toBe(200);
+    return answer.warnings ?? [];
+  }
+  const sign = (fqdn: string, as?: Credentials) => warnedBy("PUT", fqdn, as);
+  const delegate = (name: string, zone: string) =>
+    api.call("POST", `/api/v1/rr/${zone}`, { name, type: "NS", value: "ns1.example.net." });
+
+  test("is warned of when it is made, and when either is signed, until the NS records are there", async () => {
+    const [up, low] = ["up.example", "low.up.example"];
+    await made(up, "bank", BANK);
+    expect(await sign(up, BANK)).toEqual([]);
+    expect(await made(low, "bank", BANK)).toEqual([notDelegated(low, up)]);
+    expect(await sign(low, BANK)).toEqual([notDelegated(low, up)]);
+    expect(await warnedBy("POST", `${low}/check`, BANK)).toEqual([notDelegated(low, up)]);
+    expect(await sign(up, BANK)).toEqual([notDelegated(low, up)]);
+    expect(await palomar("dnssec", "enable", up)).toMatchObject({ notes: [`warning: ${notDelegated(low, up)}`] });
+    expect((await delegate("low", up)).status).toBe(200);
+    for (const fqdn of [up, low]) expect(await sign(fqdn, BANK)).toEqual([]);
+    expect(await warnedBy("POST", `${low}/check`, BANK)).toEqual([]);
+    // What lies below it is its own to delegate; what lies below a cut without a zone is delegated with that.
+    expect(await made("a.low.up.example", "bank", BANK)).toEqual([notDelegated("a.low.up.example", low)]);
+    expect((await delegate("away", up)).status).toBe(200);
+    expect(await made("a.away.up.example", "bank", BANK)).toEqual([]);
+    expect(await sign(up, BANK)).toEqual([]);
+  });
+
+  test("is none where the zone above is not signed", async () => {
+    await made("plain.example", "bank", BANK);
+    expect(await made("a.plain.example", "bank", BANK)).toEqual([]);
+    expect(await sign("a.plain.example", BANK)).toEqual([]);
+  });
+
+  test("is one where the zone above is signed elsewhere", async () => {
+    await made("brought.example", "bank", BANK);
+    const key = {
+      name: "@",
+      type: "DNSKEY",
+      value: "257 3 13 aGVsbG8gd29ybGQgMTIzNDU2Nzg5MGhlbGxvIHdvcmxkIDEyMzQ1Njc4OTBhYmNkZWZnaGlqa2xtbm9wcQ==",
+    };
+    expect((await api.call("POST", "/api/v1/rr/brought.example", key)).status).toBe(200);
+    const name = "a.brought.example";
+    expect(await made(name, "bank", BANK)).toEqual([notDelegated(name, "brought.example")]);
+  });
+
+  test("is told to nobody who has but one of the two", async () => {
+    const [up, low] = ["both.example", "low.both.example"];
+    await made(up, "bank");
+    await sign(up);
+    // The reseller's key has both, and puts one into the other company.
+    expect(await made(low, "rogue")).toContain(notDelegated(low, up));
+    expect(await sign(low, ROGUE)).toEqual([]);
+    expect(await warnedBy("POST", `${low}/check`, ROGUE)).toEqual([]);
+    expect(await sign(up, BANK)).toEqual([]);
+    expect(await sign(up)).toEqual([notDelegated(low, up)]);
+    await palomar("zone", "allow", "foreign.both.example", "two");
+    expect(await made("foreign.both.example", "theirs", RESELLER_TWO)).not.toContain(
+      notDelegated("foreign.both.example", up),
+    );
+    expect(await sign("foreign.both.example", RESELLER_TWO)).toEqual([]);
+    expect(await sign(up)).toEqual([notDelegated(low, up)]);
+  });
+
+  test("is not told to a token that is for the zone above alone", async () => {
+    const [up, low] = ["token.example", "low.token.example"];
+    await made(up, "bank", BANK);
+    await made(low, "bank", BANK);
+    const policy = { access: "write", zones: [up], verbs: ["sign"] };
+    const added = await api.call("POST", "/api/v1/token", { name: "signer", ...policy }, BANK);
+    expect(added.status, added.text).toBe(200);
+    expect(await sign(up, { reseller: "one", key: added.body.token })).toEqual([]);
+    expect(await sign(up, BANK)).toEqual([notDelegated(low, up)]);
+  });
+
+  test("is named up to twenty times, and where there are more it is said", async () => {
+    await made("wide.example", "bank", BANK);
+    for (let index = 0; index < 22; index += 1) await made(`z${index}.wide.example`, "bank", BANK);
+    const warnings = await sign("wide.example", BANK);
+    expect(warnings).toHaveLength(21);
+    expect(warnings.at(-1)).toBe("further warnings are left out");
+  });
+});
+
+test("signing warns of NS at wildcards", async () => {
+  await made("wild.example", "bank", BANK);
+  for (const name of ["*.sub", "*.Other", "x.*.not"]) {
+    await api.call("POST", "/api/v1/rr/wild.example", { name, type: "NS", value: "ns1.example.net." });
+  }
+  const signed = await api.call("PUT", "/api/v1/dnssec/wild.example", { enabled: true });
+  expect(signed.body.warnings).toEqual(
+    ["*.Other", "*.sub"].map((name) =>
+      expect.stringMatching(
+        `^${name.replace("*", "\\*")}.wild.example. is a wildcard with NS records: .*where the zone is signed`,
+      ),
+    ),
+  );
+});

@@ -25,12 +25,13 @@ import {
   rollOverRole,
   type SigningWish,
 } from "../../operations/dns/zone-signing-switch.ts";
+import { signingWarnings, warnOfParent } from "../../operations/dns/zone-signing-warnings.ts";
 import { systemClock } from "../../platform/clock.ts";
 import { makeDsLookup } from "../../platform/lookups/ds-lookup.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import type { CommandDatabase } from "../database.ts";
-import { orRefuse } from "../input.ts";
+import { noteWarnings, orRefuse } from "../input.ts";
 import { readKeyFiles, writeKeyFiles } from "../key-files.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
@@ -56,7 +57,7 @@ export function registerDnssecCommand(program: Command, runtime: CommandRuntime)
     .description("sign a zone, or change how it is signed; prints the DS for its parent")
     .action((fqdn: string, options: EnableOptions) => {
       const wish = readWish(runtime, options);
-      return changeZone(runtime, fqdn, ({ db }, target) => enableSigning(db, target, wish));
+      return changeZone(runtime, fqdn, ({ db }, target) => enableSigning(db, target, wish), signingWarnings);
     });
   dnssec
     .command("disable")
@@ -107,7 +108,12 @@ function registerKeyChanges(dnssec: Command, runtime: CommandRuntime): void {
     .argument("<file...>", "one of each pair, or the name without .key and .private")
     .description("sign a zone with keys that it has elsewhere, or bring keys into a signed zone as a rollover does")
     .action((fqdn: string, files: string[]) =>
-      changeZone(runtime, fqdn, ({ db }, target) => importKeys(db, target, readKeyFiles(runtime, target.apex, files))),
+      changeZone(
+        runtime,
+        fqdn,
+        ({ db }, target) => importKeys(db, target, readKeyFiles(runtime, target.apex, files)),
+        signingWarnings,
+      ),
     );
   key
     .command("export")
@@ -124,11 +130,15 @@ function registerParentWords(dnssec: Command, runtime: CommandRuntime): void {
     .argument("<fqdn>")
     .description("ask the parent now which DS it has; exit status 1 where nobody says")
     .action((fqdn: string) =>
-      changeZone(runtime, fqdn, (database, target) =>
-        check(database, target, () => {
-          runtime.note(`nobody says now which DS the parent of ${fqdn} has: does PALOMAR_RESOLVER answer?`);
-          runtime.exitWith(1);
-        }),
+      changeZone(
+        runtime,
+        fqdn,
+        (database, target) =>
+          check(database, target, () => {
+            runtime.note(`nobody says now which DS the parent of ${fqdn} has: does PALOMAR_RESOLVER answer?`);
+            runtime.exitWith(1);
+          }),
+        (db, { apex }, { scope }) => warnOfParent(db, apex, scope),
       ),
     );
   dnssec
@@ -165,14 +175,23 @@ function registerParentWords(dnssec: Command, runtime: CommandRuntime): void {
     );
 }
 
-/** Runs the work on the zone, has a hosted parent follow, tells the servers, and prints how the zone is signed now. */
-async function changeZone(runtime: CommandRuntime, fqdn: string, work: Work): Promise<void> {
+/**
+ * Runs the work on the zone, has a hosted parent follow, tells the servers, and prints how the zone is signed now.
+ * @param findWarnings what is doubtful about it then
+ */
+async function changeZone(
+  runtime: CommandRuntime,
+  fqdn: string,
+  work: Work,
+  findWarnings?: typeof signingWarnings,
+): Promise<void> {
   await runtime.withDatabase(async (database) => {
     const { db } = database;
     const target = readTarget(runtime, fqdn, database);
     const { zone, state } = orRefuse(runtime, await work(database, target));
     const parent = state && (await updateHostedParent(db, target));
     await notifyZones(db, parent ? [zone.id, parent.id] : [zone.id]);
+    if (findWarnings && state) noteWarnings(runtime, await findWarnings(db, zone, target));
     printSigning(runtime, orRefuse(runtime, await findSignedZone(db, target)));
   });
 }

@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
 import { SIGNING_ALGORITHMS } from "../../core/dns/dnssec/algorithm.ts";
 import { type BindKey, parseBindKey } from "../../core/dns/dnssec/bind-key-file.ts";
@@ -15,9 +16,11 @@ import {
 import { exportKey, importKeys } from "../../operations/dns/zone-signing-keys.ts";
 import { findSignedZone, type SignedZone, type SigningTarget } from "../../operations/dns/zone-signing-state.ts";
 import { enableSigning, KEY_LAYOUTS, rollOverRole } from "../../operations/dns/zone-signing-switch.ts";
+import { signingWarnings, warnOfParent } from "../../operations/dns/zone-signing-warnings.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
+import { scopeOf } from "../caller.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
-import { domainParam } from "../schemas.ts";
+import { domainParam, warnings, withWarnings } from "../schemas.ts";
 import { changeSigningOf, stopSigning, withParent } from "../signing-changes.ts";
 import { detailsReply, showDetails, showSigning, signingReply } from "../signing-json.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
@@ -34,6 +37,15 @@ const MOST_KEY_CHARACTERS = 20_000;
 const keyFiles = z.object({
   key: z.string("key-text-form").max(MOST_KEY_CHARACTERS, "too-long"),
   private: z.string("private-text-form").max(MOST_KEY_CHARACTERS, "too-long"),
+});
+
+const OF_PARENT =
+  "that the zone has no NS records in the signed zone above, where that is yours and hosted here as well";
+
+const warnedReply = signingReply.extend({
+  warnings: warnings.meta({
+    description: `what validators refuse: NS at wildcards; ${OF_PARENT}; the same of your zones below, of which the first 1,000 are looked at`,
+  }),
 });
 
 /** How zones are signed. */
@@ -68,13 +80,14 @@ const state: MakeEndpoints = (context) => [
       algorithm: algorithm.optional(),
       keys: z.enum(KEY_LAYOUTS, "one-of").optional(),
     }),
-    reply: signingReply,
-    act: ({ caller, params: { domain }, fields }) =>
-      changeSigning(context, caller, domain, (target) =>
+    reply: warnedReply,
+    act: ({ caller, params: { domain }, fields, headers }) => {
+      const run = (target: SigningTarget) =>
         fields.enabled
           ? enableSigning(context.db, target, { ...fields, layout: fields.keys, keys: undefined })
-          : stopSigning(context, target),
-      ),
+          : stopSigning(context, target);
+      return changeAndWarn(context, { caller, domain, headers }, run);
+    },
   }),
   dnsEndpoint("read", {
     method: "GET",
@@ -96,12 +109,15 @@ const keyChanges: MakeEndpoints = (context) => [
     path: "/dnssec/:domain/check",
     summary: "Ask the parent now which DS it has; keys whose DS is there come into use",
     params: domainParam,
-    reply: detailsReply,
-    act: async ({ caller, params: { domain } }) => {
+    reply: detailsReply.extend({ warnings: warnings.meta({ description: OF_PARENT }) }),
+    act: async ({ caller, params: { domain }, headers }) => {
       const checked = await changeAndAnnounce(context, caller, domain, (target) =>
         withParent(context, target, () => checkParentDs(context.db, target, context.lookUpDs)),
       );
-      return checked.ok ? showDetails(checked.value) : checked;
+      const details = checked.ok ? showDetails(checked.value) : checked;
+      if (!checked.ok || !details.ok) return details;
+      const found = await warnOfParent(context.db, checked.value.zone.apex, scopeOf(caller));
+      return ok({ ...details.value, ...withWarnings(found, headers) });
     },
   }),
   dnsEndpoint("sign", {
@@ -171,9 +187,9 @@ const keysInAndOut: MakeEndpoints = (context) => [
     summary: "Sign a zone with keys that it has elsewhere, or bring keys into a signed zone as a rollover does",
     params: domainParam,
     fields: z.object({ keys: z.array(keyFiles).min(1, "one-key-or-more").max(2, "two-keys-at-most") }),
-    reply: signingReply,
-    act: ({ caller, params: { domain }, fields }) =>
-      changeSigning(context, caller, domain, (target) => importFiles(context, target, fields.keys)),
+    reply: warnedReply,
+    act: ({ caller, params: { domain }, fields, headers }) =>
+      changeAndWarn(context, { caller, domain, headers }, (target) => importFiles(context, target, fields.keys)),
   }),
   dnsEndpoint("key", {
     method: "POST",
@@ -215,6 +231,20 @@ async function importFiles(
 async function find(context: DnsApiContext, caller: DnsCaller, domain: string): Promise<Result<SignedZone, Refusal>> {
   const target = zoneTarget(caller, domain);
   return target.ok ? findSignedZone(context.db, target.value) : target;
+}
+
+/** Changes how a zone is signed, and says what validators refuse of it then. */
+async function changeAndWarn(
+  context: DnsApiContext,
+  { caller, domain, headers }: { caller: DnsCaller; domain: string; headers: IncomingHttpHeaders },
+  run: (target: SigningTarget) => Promise<Result<SignedZone, Refusal>>,
+) {
+  const changed = await changeSigningOf(context, caller, domain, run);
+  if (!changed.ok) return changed;
+  const { zone, state } = changed.value;
+  const asked = { scope: scopeOf(caller), token: caller.token };
+  const found = state ? await signingWarnings(context.db, zone, asked) : [];
+  return ok({ ...showSigning(changed.value), ...withWarnings(found, headers) });
 }
 
 async function changeSigning(

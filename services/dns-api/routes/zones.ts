@@ -41,7 +41,7 @@ const newZoneFields = z.object({
 });
 
 const WARNINGS =
-  "an mname without an address in the zone; a name that begins with *, for which BIND refuses the zone; to the reseller's key also each zone of another company above or below, " +
+  "no NS records of the zone in the closest zone above, where that is signed and the caller's as well; an mname without an address in the zone; a name that begins with *, for which BIND refuses the zone; to the reseller's key also each zone of another company above or below, " +
   "by name where it is the reseller's own";
 
 /** One path, one name for its parameter: OpenAPI knows no two that differ in that alone. */

@@ -163,6 +163,19 @@ export async function findNamesWithBelow(
   return found.map(({ place }) => place - 1);
 }
 
+/** The first wildcards of a zone that have NS records, `limit` at most. */
+export async function findWildcardNs(db: Db, zoneId: number, limit: number): Promise<DomainName[]> {
+  const rows = await queryRows<{ owner: Buffer }>(
+    db,
+    // By these types `records_target` has them, in which a zone has few.
+    `select min(owner) as owner from records
+      where zone_id = $1 and type in (2, 15, 33) and type = 2 and substr(owner, 1, 2) = '\\x012a'::bytea
+      group by owner_key order by owner_key limit $2`,
+    [zoneId, limit],
+  );
+  return rows.map(({ owner }) => nameFromStoredWire(owner));
+}
+
 /** One of some types that a zone has among its customer's records; undefined when it has none of them. */
 export async function findRecordOfType(db: Db, zoneId: number, types: Iterable<number>): Promise<number | undefined> {
   const [row] = await queryRows<{ type: number }>(

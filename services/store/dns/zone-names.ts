@@ -1,7 +1,14 @@
 import { ancestorOf, type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import type { AuditedZone } from "../../core/dns/zone-audit.ts";
-import type { AskedZone, NameSurroundings, PlacedZone, RelatedZone, ZoneMaker } from "../../core/dns/zone-tenancy.ts";
+import type {
+  AskedZone,
+  NameSurroundings,
+  PlacedZone,
+  RelatedZone,
+  ZoneHolder,
+  ZoneMaker,
+} from "../../core/dns/zone-tenancy.ts";
 import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { ZONE_COLUMNS, type Zone, type ZoneRow, zoneName, zoneOf } from "./zones.ts";
 
@@ -80,17 +87,29 @@ export async function lockName(transaction: Transaction, apex: DomainName): Prom
   await queryRows(transaction, "select pg_advisory_xact_lock(hashtextextended('zone ' || $1, 0))", [names.at(-1)]);
 }
 
-/** What lies above and below a name, as {@link judgeName} judges it. @param isAllowed whether the operator allowed it */
+/** A customer's zone that is hosted here, and whose it is. */
+export interface HostedZone extends ZoneHolder {
+  readonly id: number;
+  readonly apex: DomainName;
+  /** Whether it is signed here. */
+  readonly signed: boolean;
+}
+
+/**
+ * What lies above and below a name, as {@link judgeName} judges it.
+ * @param isAllowed whether the operator allowed it
+ * @returns also the closest zone above, where it is a customer's
+ */
 export async function surveyName(
   transaction: Transaction,
   apex: DomainName,
   { resellerId, companyId }: AskedZone,
   isAllowed: boolean,
-): Promise<NameSurroundings> {
+): Promise<NameSurroundings & { readonly closest: HostedZone | undefined }> {
   const above = namesAbove(apex);
-  const zonesAbove = await queryRows<RelatedRow & { readonly is_behind: boolean }>(
+  const zonesAbove = await queryRows<RelatedRow & HostedRow & { readonly is_behind: boolean; readonly kind: string }>(
     transaction,
-    `select ${RELATED_COLUMNS}, exists (
+    `select ${RELATED_COLUMNS}, z.apex, z.signed, z.kind, exists (
               select 1 from zone_predecessors p
                where p.zone_id = z.id and p.reseller_id = $1 and p.name = any($2::text[])) as is_behind
        from zones z left join companies c on c.id = z.company_id
@@ -106,6 +125,7 @@ export async function surveyName(
   );
   const [closest] = zonesAbove;
   return {
+    closest: closest?.kind === "primary" ? hostedZone(closest) : undefined,
     above: zonesAbove.map(relatedZone),
     below: below.slice(0, MOST_WARNED).map(relatedZone),
     isCut: below.length > MOST_WARNED,
@@ -155,6 +175,29 @@ interface RelatedRow {
 
 function relatedZone({ name, reseller_id, company_id, crm_id }: RelatedRow): RelatedZone {
   return { domain: name, resellerId: reseller_id, companyId: company_id, crmId: crm_id };
+}
+
+interface HostedRow {
+  readonly id: number;
+  readonly apex: Buffer;
+  readonly signed: boolean;
+  readonly reseller_id: string | null;
+  readonly company_id: number | null;
+}
+
+function hostedZone({ id, apex, signed, reseller_id, company_id }: HostedRow): HostedZone {
+  return { id, apex: nameFromStoredWire(apex), signed, resellerId: reseller_id, companyId: company_id };
+}
+
+/** The first customers' zones below a name, in canonical order, `limit` at most. */
+export async function listZonesBelow(db: Db, name: DomainName, limit: number): Promise<HostedZone[]> {
+  const rows = await queryRows<HostedRow>(
+    db,
+    `select id, apex, signed, reseller_id, company_id from zones
+      where name_key > $1 and name_key < $2 and kind = 'primary' order by name_key limit $3`,
+    [...keysBelow(name), limit],
+  );
+  return rows.map(hostedZone);
 }
 
 /** Whose zones are, and who made them. */

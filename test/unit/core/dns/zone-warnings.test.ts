@@ -95,7 +95,9 @@ describe("warnings", () => {
     [
       "NS at a wildcard, each name once",
       [recordOf("*.w", "NS", "ns.example.net."), recordOf("*.w", "NS", "ns2.example.net.")],
-      ["*.w.example.org. is a wildcard with NS records: BIND as a secondary refuses the whole zone for it"],
+      [
+        "*.w.example.org. is a wildcard with NS records: BIND as a secondary refuses the whole zone for it, and where the zone is signed validating resolvers take answers below it for forged",
+      ],
     ],
     [
       "an alias of a service with parameters",

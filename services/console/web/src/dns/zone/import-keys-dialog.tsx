@@ -3,6 +3,7 @@ import { TextArea } from "../../components/field.tsx";
 import { showToast } from "../../components/toasts.tsx";
 import { useForm } from "../../form.ts";
 import { request } from "../../http.ts";
+import { showWarnings, type Warned } from "../../show-warnings.ts";
 import { texts } from "../../texts.ts";
 
 interface ImportKeysDialogProps {
@@ -19,10 +20,11 @@ export function ImportKeysDialog({ path, done, onClose }: ImportKeysDialogProps)
     { key: "", private: "", secondKey: "", secondPrivate: "" },
     ({ secondKey, secondPrivate, ...first }) => {
       const second = secondKey.trim() === "" ? [] : [{ key: secondKey, private: secondPrivate }];
-      return request("POST", `${path}/keys`, { body: { keys: [first, ...second] } });
+      return request<Warned>("POST", `${path}/keys`, { body: { keys: [first, ...second] } });
     },
-    () => {
+    (signed) => {
       showToast(words.imported);
+      showWarnings(signed);
       onClose();
       done();
     },

@@ -6,6 +6,7 @@ import { ProblemNote } from "../../components/problem.tsx";
 import { showToast } from "../../components/toasts.tsx";
 import { useForm } from "../../form.ts";
 import { request } from "../../http.ts";
+import { showWarnings, type Warned } from "../../show-warnings.ts";
 import { texts } from "../../texts.ts";
 import { ImportKeysDialog } from "./import-keys-dialog.tsx";
 import { ALGORITHMS, DENIALS, KEY_LAYOUTS, type Signing } from "./signing.ts";
@@ -23,9 +24,10 @@ export function SignForm({ path, onSigned }: SignFormProps) {
   const form = useForm(
     { denial: DENIALS[0], keys: KEY_LAYOUTS[0], algorithm: "13" },
     ({ algorithm, ...values }) =>
-      request<Signing>("PUT", path, { body: { enabled: true, ...values, algorithm: Number(algorithm) } }),
-    () => {
+      request<Signing & Warned>("PUT", path, { body: { enabled: true, ...values, algorithm: Number(algorithm) } }),
+    (signed) => {
       showToast(words.on);
+      showWarnings(signed);
       onSigned();
     },
   );

@@ -105,6 +105,8 @@ export const problems = {
       "{domain} is not free: it is a zone already, here or of somebody else, or lies above or below somebody else's.",
     "public-suffix":
       "{domain} is a public suffix or has one label: names below it belong to many. The operator has to allow it first.",
+    "not-delegated":
+      "{domain} has no NS records in {above}, which is signed: validating resolvers take its answers for forged until they are there.",
     "below-zone-of-company": "{domain} lies below {above} of company {company} and answers in its place.",
     "above-zone-of-company": "{domain} lies above {below} of company {company}, which answers for its own names.",
     "below-zone-of-others": "{domain} lies below a zone of another reseller and answers in its place.",
@@ -193,7 +195,8 @@ export const problems = {
     "serial-leaps":
       "The serial goes from {has} to {next}, {increment} ahead: a secondary that does not fetch this version may take later ones for older than its own, and keep what it has. Before the serial is set again, see that all secondaries have this one.",
     "ds-at-apex": "{owner} is the zone's apex: nobody looks for its DS records here, but in the zone above.",
-    "wildcard-ns": "{owner} is a wildcard with NS records: BIND as a secondary refuses the whole zone for it.",
+    "wildcard-ns":
+      "{owner} is a wildcard with NS records: BIND as a secondary refuses the whole zone for it, and where the zone is signed validating resolvers take answers below it for forged.",
     "many-records":
       "{owner} has {count} {type} records: BIND as a secondary refuses the whole zone for more than {most}, unless its max-records-per-type allows them.",
     "many-types":

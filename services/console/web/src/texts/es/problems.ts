@@ -104,6 +104,8 @@ export const problems: Texts["problems"] = {
       "{domain} no está libre: ya es una zona, aquí o de otro, o está por encima o por debajo de una zona de otro.",
     "public-suffix":
       "{domain} es un sufijo público o tiene una sola etiqueta: lo que está debajo es de muchos. Antes debe permitirlo el operador.",
+    "not-delegated":
+      "{domain} no tiene registros NS en {above}, que está firmada: los resolvedores que validan toman sus respuestas por falsas hasta que los tenga.",
     "below-zone-of-company": "{domain} está debajo de {above}, de la empresa {company}, y responde en su lugar.",
     "above-zone-of-company":
       "{domain} está por encima de {below}, de la empresa {company}, que responde por sus propios nombres.",
@@ -223,7 +225,8 @@ export const problems: Texts["problems"] = {
     "serial-leaps":
       "La serie pasa de {has} a {next}, {increment} más adelante: un secundario que no recoja esta versión puede tomar las siguientes por anteriores a la suya y quedarse con lo que tiene. Antes de volver a fijar la serie, compruebe que todos los secundarios tienen esta.",
     "ds-at-apex": "{owner} es el ápice de la zona: nadie busca sus registros DS aquí, sino en la zona superior.",
-    "wildcard-ns": "{owner} es un comodín con registros NS: BIND como secundario rechaza toda la zona por él.",
+    "wildcard-ns":
+      "{owner} es un comodín con registros NS: BIND como secundario rechaza toda la zona por él, y donde la zona está firmada los resolvedores que validan toman por falsas las respuestas debajo de él.",
     "many-records":
       "{owner} tiene {count} registros {type}: BIND como secundario rechaza toda la zona si son más de {most}, salvo que su max-records-per-type los permita.",
     "many-types":
