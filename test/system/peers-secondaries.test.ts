@@ -5,6 +5,7 @@ import { start } from "../../services/dns-server/main.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import type { RunningService, ServiceContext } from "../../services/platform/service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { askDns, dataOf, rcodeOf } from "../support/dns-client.ts";
 import { addZoneOwner, dnsServerContext, eventually, putZone, SCOPE } from "../support/dns-server.ts";
 import { operatorOf, printed } from "../support/operator.ts";
 import { freePort, isInstalled, type Peer } from "../support/peers-processes.ts";
@@ -70,6 +71,34 @@ describe.each(SECONDARIES)("%s as a secondary, by the printed stanza", (secondar
     expect(kinds()).not.toContain("transfer-sent");
   });
 });
+
+it.skipIf(!isInstalled("unbound"))(
+  "unbound as a secondary answers from zones below names that it answers itself",
+  async () => {
+    await putZone(database, "1.168.192.in-addr.arpa", ["@ NS ns1.example.org.", "7 PTR host.inside.test."]);
+    await putZone(database, "inside.test", ["@ NS ns1.example.org.", "host A 192.168.1.7"]);
+    await printed(operatorOf(context)("zone", "allow", "home.arpa", SCOPE.resellerId));
+    await putZone(database, "home.arpa", ["@ NS ns1.example.org.", "host A 192.168.1.8"]);
+    const { stanza, port } = await prepare(["--block", "127.0.0.0/8"]);
+    peer = await startSecondary("unbound", port, stanza);
+    await arrivesAt(peer, 1);
+    for (const [name, type] of [
+      ["7.1.168.192.in-addr.arpa", "PTR"],
+      ["host.inside.test", "A"],
+      ["host.home.arpa", "A"],
+    ] as const) {
+      const ours = dataOf(await askDns(server, name, type));
+      expect(ours).toHaveLength(1);
+      await eventually(async () => {
+        await sleep(50);
+        return String(dataOf(await askDns(peer!.address, name, type))) === String(ours);
+      }, PATIENCE_MS);
+    }
+    // What lies beside them stays with Unbound.
+    expect(rcodeOf(await askDns(peer.address, "beside.test", "A"))).toBe("NXDOMAIN");
+  },
+  3 * PATIENCE_MS,
+);
 
 async function followsChanges(secondary: Secondary, permission: readonly string[]): Promise<void> {
   const { stanza, port } = await prepare(permission);

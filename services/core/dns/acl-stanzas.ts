@@ -179,9 +179,32 @@ function* unboundSecondary(facts: StanzaFacts): Iterable<string> {
   const { primary, zones } = facts;
   yield* noKeyInUnbound(facts);
   for (const { name } of zones) {
+    if (unboundAnswersItself(name)) yield* ["server:", `  local-zone: "${name}" transparent`];
     yield* ["auth-zone:", `  name: "${name}"`, `  primary: ${primary.host}@${primary.port}`];
     yield* ["  fallback-enabled: yes", "  for-downstream: yes", "  for-upstream: yes"];
   }
+}
+
+/** What a number from first to last makes, each in turn. */
+const counted = (first: number, last: number, write: (number: number) => string) =>
+  Array.from({ length: last - first + 1 }, (_, index) => write(first + index));
+
+/** What Unbound answers by itself unless it is told not to (unbound.conf(5), `local-zone`). */
+const UNBOUND_LOCAL_ZONES: ReadonlySet<string> = new Set([
+  ...["localhost", "test", "invalid", "onion", "home.arpa", "resolver.arpa", "service.arpa"],
+  ...["0", "10", "127", "254.169", "168.192", "2.0.192", "100.51.198", "113.0.203", "255.255.255.255"]
+    .concat(counted(16, 31, (number) => `${number}.172`))
+    .concat(counted(64, 127, (number) => `${number}.100`))
+    .map((block) => `${block}.in-addr.arpa`),
+  ...["d.f", "8.e.f", "9.e.f", "a.e.f", "b.e.f", "8.b.d.0.1.0.0.2", `${"0.".repeat(31)}0`, `1.${"0.".repeat(30)}0`].map(
+    (block) => `${block}.ip6.arpa`,
+  ),
+]);
+
+/** Whether a zone is one of those, or lies below one: `transparent` has it answered from elsewhere in both cases. */
+function unboundAnswersItself(zone: string): boolean {
+  const labels = zone.split(".");
+  return labels.some((_, index) => UNBOUND_LOCAL_ZONES.has(labels.slice(index).join(".")));
 }
 
 function unboundPolicy(facts: StanzaFacts, feeds: readonly string[]): string[] {

@@ -28,6 +28,7 @@ const STANZAS = [
   facts("with-key", ["0/25.2.0.192.in-addr.arpa"], { primary: { host: "2001:db8::53", port: 53 } }),
   facts('odd "name"; {}', ["xn--mnchen-3ya.example"]),
   facts("ümläut", []),
+  facts("private", ["1.168.192.in-addr.arpa", "inside.test", "test", "home.arpa", "c.d.f.ip6.arpa"]),
 ];
 
 let folder: string;
@@ -139,6 +140,27 @@ describe("what the stanzas say", () => {
     expect(secondaryStanza("unbound", STANZAS[1]!)).toMatch(/^# Unbound has no TSIG/);
     expect(policyStanza("unbound", STANZAS[0]!, ["policy.example"])).not.toContain("TSIG");
   });
+
+  it.each([
+    ["test", "inside.test", "a.b.onion", "home.arpa", "localhost", "1.168.192.in-addr.arpa", "5.20.172.in-addr.arpa"],
+    [
+      "9.99.100.in-addr.arpa",
+      "0.0.127.in-addr.arpa",
+      "8.7.d.f.ip6.arpa",
+      "8.b.d.0.1.0.0.2.ip6.arpa",
+      `1.${"0.".repeat(31)}ip6.arpa`,
+    ],
+  ])("has Unbound leave to the zones what it would answer itself", (...names) => {
+    for (const name of names) {
+      const lines = secondaryStanza("unbound", facts("private", ["example.org", name])).split("\n");
+      expect(lines.filter((line) => line.includes("local-zone"))).toEqual([`  local-zone: "${name}" transparent`]);
+    }
+  });
+
+  it.each(["example.org", "test.example", "latest", "1.32.172.in-addr.arpa", "1.1.192.in-addr.arpa", "e.f.ip6.arpa"])(
+    "lets Unbound be for %s, which is none of its own",
+    (name) => expect(secondaryStanza("unbound", facts("public", [name]))).not.toContain("local-zone"),
+  );
 
   it("gives the recursor its key", () => {
     expect(policyStanza("recursor", STANZAS[1]!, ["policy.example"])).toBe(
