@@ -457,7 +457,7 @@ export const SENTENCES = {
   "http-url": "must be an http or https URL",
   "url-credentials": "must have no user name and no password: they would not be sent",
   domain: "must be a domain",
-  "host-port": "must be host:port",
+  "address-port": "must be address:port, such as 192.0.2.1:53",
   past: "is past",
   "after-end": "must not be after the end",
   "no-timestamp": "is no timestamp",

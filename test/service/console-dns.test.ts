@@ -171,6 +171,11 @@ describe("ACLs", () => {
     expect((await ask("for=nsd&rpz=rpz.example")).status).toBe(400);
     expect((await ask("for=bind&rpz=missing.example")).status).toBe(404);
     expect((await one.call("GET", "/resellers/one/acls/none/stanza?for=bind")).status).toBe(404);
+    // A name is what no program takes for the address of its primary.
+    for (const primary of ["host.test:53", "host.test", "192.0.2.53:0", "192.0.2.53"]) {
+      const refused = await one.call("GET", `/resellers/one/acls/plain/stanza?for=bind&primary=${primary}`);
+      expect(refused).toMatchObject({ status: 400, body: { values: { field: "primary" } } });
+    }
   });
 });
 

@@ -12,7 +12,7 @@ import {
 } from "../../core/dns/acl-stanzas.ts";
 import { parseDomainName } from "../../core/dns/name.ts";
 import type { Config } from "../../platform/config/config.ts";
-import { type HostPort, hostPort } from "../../platform/config/config-values.ts";
+import { addressPort, type HostPort } from "../../platform/config/config-values.ts";
 import { findAcl } from "../../store/dns/acls.ts";
 import { findFeed } from "../../store/dns/rpz-feeds.ts";
 import { listAclZones } from "../../store/dns/transfer-zones.ts";
@@ -42,7 +42,7 @@ export function registerAclShowCommand(program: Command, runtime: CommandRuntime
       gather,
       [],
     )
-    .option("--primary <host:port>", "the address of this server; the running one's when not given")
+    .option("--primary <address:port>", "the address of this server; the running one's when not given")
     .description("print the configuration of a secondary or a resolver, secret included")
     .action(async (resellerId: string, name: string, options: ShowOptions) => {
       const primary = readPrimary(runtime, options.primary);
@@ -83,12 +83,12 @@ function isOneOf<const Names extends readonly string[]>(names: Names, name: stri
 
 function readPrimary(runtime: CommandRuntime, given: string | undefined): HostPort {
   const text = given ?? runningServer(runtime.config);
-  const read = hostPort(text !== undefined && isIP(text) === 4 ? `${text}:53` : (text ?? null));
-  if (text === undefined) return runtime.refuse("no DNS server is configured: give --primary HOST:PORT");
-  if (!read.ok) return runtime.misused(`${text} is not HOST:PORT`);
+  const read = addressPort(text !== undefined && isIP(text) === 4 ? `${text}:53` : (text ?? null));
+  if (text === undefined) return runtime.refuse("no DNS server is configured: give --primary ADDRESS:PORT");
+  if (!read.ok) return runtime.misused(`${text} is not ADDRESS:PORT${given === undefined ? ": give --primary" : ""}`);
   const { host } = read.value;
   if (host === "0.0.0.0" || host === "::")
-    return runtime.refuse("the server listens on all addresses: give --primary HOST:PORT");
+    return runtime.refuse("the server listens on all addresses: give --primary ADDRESS:PORT");
   return read.value;
 }
 

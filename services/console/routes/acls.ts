@@ -9,7 +9,7 @@ import {
 } from "../../core/dns/acl-stanzas.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { hostPort } from "../../platform/config/config-values.ts";
+import { addressPort } from "../../platform/config/config-values.ts";
 import { RawReply } from "../../platform/http/endpoint.ts";
 import { runInTurns } from "../../platform/turns.ts";
 import { addAcl, findAcl, listAcls, removeAcl } from "../../store/dns/acls.ts";
@@ -142,7 +142,7 @@ function stanzaEndpoint(context: ConsoleContext): ConsoleEndpoint {
     fields: z.object({
       for: z.enum(PROGRAMS as [string, ...string[]]),
       rpz: z.string().optional().meta({ description: "a policy zone: for the resolver that applies it" }),
-      primary: z.string().optional().meta({ description: "host:port of this server as the other side reaches it" }),
+      primary: z.string().optional().meta({ description: "address:port of this server as the other side reaches it" }),
     }),
     reply: z.object({ name: z.string(), for: z.string(), stanza: z.string() }),
     act: async ({ caller, params, fields }) => {
@@ -176,8 +176,8 @@ async function readPrimary(
   { addressOf }: ConsoleContext,
   given: string | undefined,
 ): Promise<Result<ServerAddress, Refusal>> {
-  const address = hostPort(given ?? (await addressOf("dns")).split(",")[0] ?? null);
-  if (!address.ok) return refuse(invalidField("primary", "host-port"));
+  const address = addressPort(given ?? (await addressOf("dns")).split(",")[0] ?? null);
+  if (!address.ok) return refuse(invalidField("primary", "address-port"));
   if (address.value.host === "0.0.0.0" || address.value.host === "::") {
     return refuse(problem("primary-needed"));
   }

@@ -127,6 +127,12 @@ export const hostPort: Parse<HostPort> = (value) => {
   return match && lawfulHost && port <= 65535 ? ok({ host, port }) : refuse("must be host:port");
 };
 
+/** `address:port`: what others can be told to speak to. */
+export const addressPort: Parse<HostPort> = (value) => {
+  const read = hostPort(value);
+  return read.ok && isIP(read.value.host) !== 0 && read.value.port > 0 ? read : refuse("must be address:port");
+};
+
 /** `host:port`, several parted by commas, or `off` for none. */
 export const listenList: Parse<readonly HostPort[]> = (value) => {
   if (value === "off") return ok([]);

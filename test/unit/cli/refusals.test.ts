@@ -44,7 +44,10 @@ async function palomar(words: readonly string[]): Promise<void> {
 }
 
 test.each([
-  [["acl", "show", "acme", "main", "--for", "bind", "--primary", "a:b:c"], "a:b:c is not HOST:PORT"],
+  [["acl", "show", "acme", "main", "--for", "bind", "--primary", "a:b:c"], "a:b:c is not ADDRESS:PORT"],
+  [["acl", "show", "acme", "main", "--for", "bind", "--primary", "host.test:53"], "host.test:53 is not ADDRESS:PORT"],
+  [["acl", "show", "acme", "main", "--for", "bind", "--primary", "host.test"], "host.test is not ADDRESS:PORT"],
+  [["acl", "show", "acme", "main", "--for", "bind", "--primary", "192.0.2.1:0"], "192.0.2.1:0 is not ADDRESS:PORT"],
   [["instance", "key", "rotate", "demo", "--grace", "0"], "0 is no time like 24h, up to a year"],
   [["instance", "conversions", "demo", "yes"], "yes is neither on nor off"],
   [["instance", "set", "demo", "--event-days", "x"], "x is no number of days"],

@@ -308,7 +308,7 @@ export const dns = {
     stanza: "Stanza to paste",
     stanzaHint: "It carries the key's secret: treat it as one.",
     primary: "This server, as the other side reaches it",
-    primaryHint: "host:port; empty: the address that it listens on.",
+    primaryHint: "address:port; empty: the address that it listens on.",
     stanzaFor: "Name server",
     rpz: "Policy feed",
     noRpz: "none: the zones",

@@ -377,7 +377,7 @@ export const problems = {
     "no-text": "what came is not text in UTF-8",
     mailbox: "must name a mailbox",
     "mailbox-without-at": "must be in DNS form, with a dot in place of the @",
-    "host-port": "must be host:port",
+    "address-port": "must be address:port, such as 192.0.2.1:53",
     "no-such-scope": "there is no {role} {name}",
     past: "lies in the past",
     "from-before-to": "must be before the end",

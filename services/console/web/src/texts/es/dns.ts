@@ -313,7 +313,7 @@ export const dns: Texts["dns"] = {
     stanza: "Bloque para pegar",
     stanzaHint: "Contiene el secreto de la clave: trátelo como tal.",
     primary: "Este servidor, visto desde el otro lado",
-    primaryHint: "host:puerto; vacío: la dirección en la que escucha.",
+    primaryHint: "dirección:puerto; vacío: la dirección en la que escucha.",
     stanzaFor: "Servidor de nombres",
     rpz: "Lista de políticas",
     noRpz: "ninguna: las zonas",

@@ -477,7 +477,7 @@ export const problems: Texts["problems"] = {
     "no-text": "lo recibido no es texto en UTF-8",
     mailbox: "debe nombrar una casilla",
     "mailbox-without-at": "debe estar en la forma del DNS, con un punto en lugar de la @",
-    "host-port": "debe ser host:puerto",
+    "address-port": "debe ser dirección:puerto, como 192.0.2.1:53",
     "no-such-scope": "no existe {role} {name}",
     past: "está en el pasado",
     "from-before-to": "debe ser anterior al final",
