@@ -95,32 +95,36 @@ export const makePaceEndpoints: MakeConsoleEndpoints = ({ db, clock }) => [
       return pinned.ok ? key : refuse(problem(pinned.error));
     },
   }),
-  consoleEndpoint({
-    method: "POST",
-    path: "/paces/:source/:provider/unpin",
-    summary: "Let what is learnt go again",
-    authorise: areaOf(),
-    params,
-    change: { action: "pace.unpin", object: objectOf },
-    reply: keyJson,
-    act: ({ params }) => change(db, params, unpinLimits),
-  }),
-  consoleEndpoint({
-    method: "POST",
-    path: "/paces/:source/:provider/reset",
+  changeEndpoint(db, { verb: "unpin", summary: "Let what is learnt go again", make: unpinLimits }),
+  changeEndpoint(db, {
+    verb: "reset",
     summary: "Forget what was learnt, and let what waits for it go; what is pinned stays so",
-    authorise: areaOf(),
-    params,
-    change: { action: "pace.reset", object: objectOf },
-    reply: keyJson,
-    act: ({ params }) => change(db, params, forgetLearnt),
+    make: forgetLearnt,
   }),
 ];
 
-async function change(db: Db, written: PaceKey, make: (db: Db, key: PaceKey) => Promise<boolean>) {
-  const key = await keptPaceKey(db, written);
-  if (!key.ok) return refuse(problem(key.error));
-  return (await make(db, key.value)) ? key : refuse(problem("no-such-pace"));
+interface Change {
+  readonly verb: string;
+  readonly summary: string;
+  /** @returns false where nothing is kept */
+  make(db: Db, key: PaceKey): Promise<boolean>;
+}
+
+function changeEndpoint(db: Db, { verb, summary, make }: Change) {
+  return consoleEndpoint({
+    method: "POST",
+    path: `/paces/:source/:provider/${verb}`,
+    summary,
+    authorise: areaOf(),
+    params,
+    change: { action: `pace.${verb}`, object: objectOf },
+    reply: keyJson,
+    act: async ({ params: written }) => {
+      const key = await keptPaceKey(db, written);
+      if (!key.ok) return refuse(problem(key.error));
+      return (await make(db, key.value)) ? key : refuse(problem("no-such-pace"));
+    },
+  });
 }
 
 function withCounts({ counts, warmUp: _, ...pace }: NonNullable<Awaited<ReturnType<typeof viewPace>>>) {
