@@ -9,8 +9,8 @@ export interface CommandRuntime {
   readonly config: Config;
   /** Opens the database, starting the embedded one for the while when nobody else has, and closes it afterwards. */
   withDatabase<T>(use: (database: CommandDatabase) => Promise<T>): Promise<T>;
-  /** The result on standard output: the object with `--json`, else the text for people. */
-  print(result: unknown, text: string): void;
+  /** The result on standard output: the object with `--json`, else the text for people, or octets as they are. */
+  print(result: unknown, text: string | Uint8Array): void;
   /**
    * Many results, one after the other as they come: with `--json` one array, else a line each.
    * @returns how many there were
@@ -39,7 +39,8 @@ export function makeRuntime(program: Command, config: Config): CommandRuntime {
     withDatabase: async (use) => (await import("./database.ts")).withDatabase({ config, note }, use),
     print: (result, text) => {
       const line = program.opts().json ? JSON.stringify(result) : text;
-      process.stdout.write(line === "" || line.endsWith("\n") ? line : `${line}\n`);
+      if (typeof line !== "string") process.stdout.write(line);
+      else process.stdout.write(line === "" || line.endsWith("\n") ? line : `${line}\n`);
     },
     printEach: (results, textOf) => printEach(results, program.opts().json ? undefined : textOf),
     note,

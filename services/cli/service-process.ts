@@ -109,7 +109,7 @@ async function startService(
   const stopTracing = await startTracing(config, name, observe);
   if (stopTracing) lifecycle.onStop("traces", stopTracing);
   const options = { name, connections: config.databaseConnections, observe };
-  const { db, openConnection, stop } = openServiceDatabase(config, name, options);
+  const { db, openConnection, leaveEmptyPooler, stop } = openServiceDatabase(config, name, options);
   lifecycle.onStop("database", stop);
   const { start } = await main;
   const service = await start({
@@ -124,6 +124,7 @@ async function startService(
     addressOf: (address) => addressBook.addressOf(address),
   });
   lifecycle.onStop(name, () => service.stop());
+  lifecycle.onStop("way to the database", leaveEmptyPooler);
   return service.addresses;
 }
 

@@ -42,6 +42,7 @@ async function run(): Promise<void> {
     const { start } = await THREADS[name]!();
     const service = await start({ config, keyRing: config.keys as KeyRing, db, clock: systemClock, observe });
     const stop = async () => {
+      await database.leaveEmptyPooler();
       await service.stop();
       await stopTracing?.();
       await database.stop();

@@ -62,6 +62,7 @@ const PROBLEMS = {
   "values-too-long": "unacceptable",
   "no-limit": "unacceptable",
   "no-source": "unacceptable",
+  "no-provider": "unacceptable",
   "no-such-day": "unacceptable",
   "warm-up-runs": "conflict",
   "filter-exists": "conflict",

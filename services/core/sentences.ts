@@ -320,6 +320,7 @@ export const SENTENCES = {
   "no-limit": "give at least one limit",
   "no-such-warm-up": "no plan of this source can be changed so, or there is none",
   "no-source": "must be an IP address of ours, or system",
+  "no-provider": "must be a group of config/domain-groups.json, or a domain",
   "no-such-day": "the plan has no such day",
   "warm-up-runs": "this source sends by a plan already",
   "no-such-catalog": "no such catalog",

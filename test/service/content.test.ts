@@ -98,6 +98,12 @@ describe.skipIf(!isRspamdInstalled)("with the real rspamd", () => {
     await arrived("api-fine@example.net");
     expect((await held()).map(({ eeid }) => eeid)).toEqual([high.body.eeid, gtube.body.eeid]);
     const { db } = stack.context;
+    // No worker takes what is held.
+    for (const { body } of [gtube, high]) {
+      expect((await stack.call("GET", `/eeid_info/${body.eeid}`)).body.envio_efectivo).toMatchObject({
+        ...{ estado: "encolado", cant_particiones: 1, particiones_tomadas: 0 },
+      });
+    }
     expect(await endHeldContent(db, high.body.eeid, "release", change())).toBe(true);
     expect(await endHeldContent(db, gtube.body.eeid, "discard", change())).toBe(true);
     expect(await endHeldContent(db, gtube.body.eeid, "release", change())).toBe(false);

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -11,6 +12,7 @@ import { DATABASE_READ_ONLY, explainError } from "../../services/cli/explain-err
 import { packageFolder } from "../../services/platform/package-folder.ts";
 import { type Db, isDatabaseAway, openDb, queryRows } from "../../services/platform/postgres/db.ts";
 import { migrate } from "../../services/platform/postgres/migrations.ts";
+import { PoolSockets } from "../../services/platform/postgres/pool-sockets.ts";
 import { createTestDatabase, type TestDatabase, withDatabase } from "../support/database.ts";
 import { createCertificate } from "../unit/dns-server/test-certificate.ts";
 
@@ -56,6 +58,24 @@ test("a connection that is made late is waited for as long as was said, and else
     expect(given.status).toBe("rejected");
     expect(isDatabaseAway((given as PromiseRejectedResult).reason)).toBe(true);
   }
+});
+
+test("what waits at a server that stays silent is given up at once, and so is whatever is asked afterwards", async () => {
+  const server = createServer((client) => client.on("error", () => {}));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  const sockets = new PoolSockets();
+  const db = openDb(`postgres://someone@127.0.0.1:${port}/none`, { connections: 1, name: "test", sockets });
+  const ask = () => queryRows(db, "select 1").catch((error: unknown) => error);
+  const asked = [ask(), ask()];
+  await once(server, "connection");
+  const begunMs = performance.now();
+  sockets.giveUp();
+  const errors = [...(await Promise.all(asked)), await ask()];
+  await db.destroy();
+  expect(errors.map(isDatabaseAway)).toEqual([true, true, true]);
+  expect(performance.now() - begunMs).toBeLessThan(3_000);
+  server.close();
 });
 
 const nameOf = ({ url }: TestDatabase) => new URL(url).pathname.slice(1);

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { BounceWorker } from "../../services/bounce/worker.ts";
+import { registerMessageCommand } from "../../services/cli/commands/message.ts";
 import { start as startConsole } from "../../services/console/main.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { hashPassword } from "../../services/core/password.ts";
@@ -6,6 +8,7 @@ import { acceptSend } from "../../services/operations/mail/accept-sends.ts";
 import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import { addUser } from "../../services/store/console/users.ts";
 import { removeSendingLimit, setSendingLimit } from "../../services/store/mail/guard/sending-limits.ts";
+import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts";
 import {
   holdDestination,
   releaseDestination,
@@ -13,6 +16,7 @@ import {
 } from "../../services/store/mail/queue/queue-destinations.ts";
 import { accepted } from "../support/accepted.ts";
 import { callApi } from "../support/api-client.ts";
+import { runCommand } from "../support/command.ts";
 import { addTestInstance } from "../support/instances.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually } from "../support/stack.ts";
@@ -282,6 +286,62 @@ describe("what waits", () => {
     } finally {
       await removeSendingLimit(db, stack.instanceId, unlimited);
     }
+  });
+});
+
+describe("what came back about a message", () => {
+  const octets = (to: string) =>
+    Buffer.from(
+      [
+        "From: mailer-daemon@mta.example.net",
+        "MIME-Version: 1.0",
+        "Content-Type: multipart/report; report-type=delivery-status; boundary=cut",
+        ...["", "--cut", "Content-Type: text/plain; charset=utf-8", "", "Buzón \xff: unknown", "--cut"],
+        "Content-Type: message/delivery-status",
+        ...["", "Reporting-MTA: dns; mta.example.net", ""],
+        ...[`Final-Recipient: rfc822; ${to}`, "Action: failed", "Status: 5.1.1", "", "--cut--", ""],
+      ].join("\r\n"),
+      "latin1",
+    );
+
+  test("is in its story, and is shown as it was received, to whom the message is shown", async () => {
+    const recipient = "disputed@example.com";
+    await send([recipient, "neighbour@example.com"]);
+    const { id, reports } = await storyOf(recipient, ({ state }) => state === "delivered");
+    expect(reports).toEqual([]);
+    const { id: neighbour } = await storyOf("neighbour@example.com");
+    const message = { feedbackAddress: null, mailFrom: "", clientAddress: "192.0.2.1", octets: octets(recipient) };
+    await addInboundMessages(stack.context.db, [{ ...message, deliveryId: id }]);
+    const worker = new BounceWorker(stack.context);
+    const story = await eventually(
+      () => storyOf(recipient),
+      (told) => told.reports.length > 0,
+    );
+    await worker.stop();
+    const [report] = story.reports;
+    expect(story.reports).toMatchObject([{ kind: "dsn", from: "", octets: message.octets.length }]);
+    expect(story.events.map(({ kind }: { kind: string }) => kind)).toContain("hard-bounce");
+
+    const fetchAs = (login: string, path: string) => {
+      const headers = { Authorization: `Basic ${Buffer.from(`${login}:${PASSWORD}`).toString("base64")}` };
+      return fetch(`${base}/instances/${path}/reports/${report.id}`, { headers });
+    };
+    for (const login of ["ana", "root"]) {
+      const shown = await fetchAs(login, `test/messages/${id}`);
+      expect(shown.headers.get("content-type")).toContain("message/rfc822");
+      expect(Buffer.from(await shown.arrayBuffer())).toEqual(message.octets);
+    }
+    expect((await fetchAs("ana", `test/messages/${neighbour}`)).status).toBe(404);
+    expect((await fetchAs("eve", `other/messages/${id}`)).status).toBe(404);
+    expect((await fetchAs("eve", `test/messages/${id}`)).status).toBe(404);
+
+    const command = (...words: string[]) => runCommand(registerMessageCommand, stack.context, ["message", ...words]);
+    expect((await command("show", "test", String(id))).lines.join("\n")).toMatch(
+      new RegExp(`Z {2}report ${report.id} came back: dsn from <>, ${message.octets.length} octets`),
+    );
+    const { json } = await command("report", "test", String(id), String(report.id));
+    expect(json).toEqual([{ id: report.id, message: message.octets.toString("base64") }]);
+    await expect(command("report", "other", String(id), String(report.id))).rejects.toThrow("other has no report");
   });
 });
 

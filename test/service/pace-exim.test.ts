@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { beforeAll, describe, expect, test } from "vitest";
-import { listPaces, type SourcePace } from "../../services/store/mail/pace/source-paces.ts";
+import { findPace, type SourcePace } from "../../services/store/mail/pace/source-paces.ts";
 import { accept, database, eventually, numbered, setUpDelivery, stops } from "../support/delivery.ts";
 import { eximMissing, startLimitedExim } from "../support/exim.ts";
 import { bundlePaceWorker, startPaceWorker } from "../support/pace-processes.ts";
@@ -129,7 +129,8 @@ function watchNeighbour(): { stop(): Promise<{ longestMs: number; sent: number }
 }
 
 async function paceOf(source: string): Promise<SourcePace | undefined> {
-  return (await listPaces(database.db)).find((pace) => pace.source === source);
+  const key = await database.db("source_paces").where({ source }).first("source", "provider");
+  return key && findPace(database.db, key);
 }
 
 async function countsOf(source: string): Promise<{ delivered: number; deferred: number }> {

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { exchangePace, type PaceGrant, type PaceReport } from "../../services/operations/mail/pace-exchange.ts";
-import { forgetLearnt, pinLimits, unpinLimits, viewPaces } from "../../services/operations/mail/paces.ts";
+import { forgetLearnt, pinLimits, unpinLimits, viewPace, viewPaces } from "../../services/operations/mail/paces.ts";
 import { listPaces, purgePaces } from "../../services/store/mail/pace/source-paces.ts";
 import { readQueueStatus } from "../../services/store/status.ts";
 import { startConsole, type TestConsole } from "../support/console.ts";
@@ -104,7 +104,7 @@ describe("leave for messages", () => {
 
   test("where nothing is limited leaves no trace, and asks for none", async () => {
     expect((await makeWorker()(START_MS, { tried: 9, delivered: 9 })).tokens).toBeUndefined();
-    expect(await listPaces(database())).toEqual([]);
+    expect(await database()("source_paces")).toEqual([]);
   });
 });
 
@@ -146,9 +146,47 @@ describe("the operator's hand", () => {
     await unpinLimits(database(), KEY);
     expect((await viewPaces(database()))[0]).toMatchObject({ ratePerHour: 3_600, pinnedBy: null });
     await forgetLearnt(database(), KEY);
-    expect((await viewPaces(database()))[0]).toMatchObject({ ratePerHour: null, learntPerHour: null });
+    expect(await viewPaces(database())).toEqual([]);
+    expect(await viewPace(database(), KEY, new Date())).toMatchObject({ ratePerHour: null, learntPerHour: null });
     await purgePaces(database(), 0);
-    expect(await listPaces(database())).toEqual([]);
+    expect(await database()("source_paces")).toEqual([]);
+  });
+
+  test("is laid on a domain's group, and on nothing that no mail goes by", async () => {
+    const call = (path: string, body?: object) => context.users.operator.call("POST", `/paces/${path}`, body);
+    const gmail = { source: "system", provider: "gmail" };
+    for (const written of ["gmail.com", "GMAIL", "googlemail.com"]) {
+      const pinned = await call(`system/${written}/pin`, { rate: 600 });
+      expect([pinned.status, pinned.body]).toEqual([200, gmail]);
+    }
+    expect(await viewPaces(database())).toMatchObject([{ ...gmail, ratePerHour: 600 }]);
+    expect(await context.users.operator.call("GET", "/paces/system/gmail.com")).toMatchObject({ body: { rate: 600 } });
+    for (const verb of ["reset", "unpin"]) expect((await call(`system/gmail.com/${verb}`)).body).toEqual(gmail);
+    expect(await viewPaces(database())).toEqual([]);
+
+    for (const verb of ["pin", "unpin", "reset"]) {
+      const body = verb === "pin" ? { rate: 600 } : undefined;
+      const [noSource, noProvider] = [
+        await call(`nonsense/gmail/${verb}`, body),
+        await call(`system/not%20a%20domain/${verb}`, body),
+      ];
+      expect([noSource.status, noSource.body]).toEqual([
+        400,
+        { code: "no-source", msg: "must be an IP address of ours, or system" },
+      ]);
+      expect([noProvider.status, noProvider.body]).toEqual([
+        400,
+        { code: "no-provider", msg: "must be a group of config/domain-groups.json, or a domain" },
+      ]);
+    }
+    expect(await database()("source_paces").where({ source: "nonsense" })).toEqual([]);
+  });
+
+  test("is taken off where it was laid on nothing", async () => {
+    const stray = { source: "nonsense", provider: "gmail.com" };
+    await pinLimits(database(), stray, { ratePerHour: 600 }, "ops");
+    expect((await context.users.operator.call("POST", "/paces/nonsense/gmail.com/unpin")).body).toEqual(stray);
+    expect(await viewPaces(database())).toEqual([]);
   });
 
   test("is laid on by the console's API, by operators only", async () => {

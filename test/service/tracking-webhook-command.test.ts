@@ -38,7 +38,7 @@ async function palomar(...words: string[]): Promise<unknown> {
     withDatabase: (use) => use({ db: database.db, keyRing: KEY_RING, config: config.value }),
     print: (result, text) => {
       printed = result;
-      shown = text;
+      shown = String(text);
     },
     printEach: () => Promise.reject(new Error("not used")),
     note: () => {},

@@ -1,3 +1,5 @@
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import {
@@ -108,3 +110,66 @@ describe.skipIf(!hasPgBouncer)(`behind PgBouncer in transaction mode${why}`, () 
     expect(pooler.log()).not.toMatch(/prepared statement/);
   });
 });
+
+describe.skipIf(!hasPgBouncer)(`behind PgBouncer whose PostgreSQL is away${why}`, () => {
+  const dataDir = makeDataDir();
+  let database: TestDatabase;
+  let gate: Awaited<ReturnType<typeof openGate>>;
+  let pooler: Awaited<ReturnType<typeof startPgBouncer>>;
+  let stack: RunningServices;
+
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    gate = await openGate(database.url);
+    pooler = await startPgBouncer(gate.url);
+    stack = await startServices(["mail-api", "dns-server", "delivery"], {
+      DATABASE_URL: pooler.url,
+      PALOMAR_LISTEN_DATABASE_URL: gate.url,
+      PALOMAR_SECRET: "a secret that only tests know",
+      PALOMAR_DATA_DIR: dataDir,
+    });
+  });
+
+  afterAll(async () => {
+    await stack?.stop();
+    await pooler?.stop();
+    await gate?.close();
+    await database?.drop();
+    removeDataDir(dataDir);
+  });
+
+  it("services stop as soon as without it", async () => {
+    await gate.close();
+    // Whatever looks into the database every second waits by then.
+    await sleep(4_000);
+    const begunMs = performance.now();
+    await stack.stop();
+    const lines = stack.output().split("\n");
+    expect(lines.filter((line) => line.includes("did not stop within the deadline"))).toEqual([]);
+    expect(performance.now() - begunMs).toBeLessThan(7_000);
+  });
+});
+
+/** The way to a PostgreSQL, which can be closed as that ends. */
+async function openGate(databaseUrl: string) {
+  const target = new URL(databaseUrl);
+  const open = new Set<Socket>();
+  const server = createServer((client) => {
+    const upstream = connect(Number(target.port), target.hostname);
+    for (const socket of [client, upstream]) {
+      open.add(socket);
+      socket.on("error", () => {});
+      socket.once("close", () => open.delete(socket));
+    }
+    client.pipe(upstream).pipe(client);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: Object.assign(new URL(target), { hostname: "127.0.0.1", port: String(port) }).href,
+    close: async () => {
+      for (const socket of open) socket.destroy();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+}

@@ -9,7 +9,7 @@ describe.skipIf(!hasBrowser)(`messages in the console${browserNote}`, () => {
   let visited: ConsoleVisit;
 
   beforeAll(async () => {
-    visited = await visitConsole(["mail-api", "delivery", "tracking"]);
+    visited = await visitConsole(["mail-api", "delivery", "tracking", "bounce"]);
     const { stack } = visited;
     const call = (method: string, path: string, body: unknown) =>
       callApi(method, `${stack.addresses.mail_api}/v1${path}`, { Authorization: stack.credentials.instance.key }, body);
@@ -26,7 +26,12 @@ describe.skipIf(!hasBrowser)(`messages in the console${browserNote}`, () => {
     const sent = await call("POST", "/envio/send_many_inline/", {
       campana_id: body.numid,
       email: true,
-      contactos: ["fine@example.org", "defer+late@example.org", "reject+never@example.org"].map((email) => ({ email })),
+      contactos: [
+        "fine@example.org",
+        "defer+late@example.org",
+        "reject+never@example.org",
+        "bounce+told@example.org",
+      ].map((email) => ({ email })),
       html: "<p>Hello</p>",
     });
     expect(sent).toMatchObject({ status: 200 });
@@ -76,6 +81,19 @@ describe.skipIf(!hasBrowser)(`messages in the console${browserNote}`, () => {
     await visited.dialog().getByRole("button", { name: "Cancel the message" }).click();
     await page.getByText("The message was cancelled").first().waitFor();
     await cancel.waitFor({ state: "detached" });
+  });
+
+  it("show the report that came back about them, as it was received", async () => {
+    const { page } = visited;
+    await visited.open("/mail/demo/messages?q=bounce%2Btold%40example.org");
+    await page.getByRole("link", { name: "bounce+told@example.org" }).click();
+    await page.getByText("Hard bounce").first().waitFor();
+    await page.reload();
+    await page.getByRole("button", { name: /^Show: / }).click();
+    await visited.dialog().getByText("Final-Recipient: rfc822; bounce+told@example.org").waitFor();
+    await expectAccessible(page);
+    await page.keyboard.press("Escape");
+    await visited.dialog().waitFor({ state: "detached" });
   });
 
   it("tell their story from acceptance on, on a phone too", async () => {

@@ -4,7 +4,7 @@ import { parseDateOrMoment } from "../../core/moment.ts";
 import type { readPlace } from "../../operations/mail/message-export.ts";
 import { toMessageJson, toStoryJson } from "../../operations/mail/message-json.ts";
 import { type MessageSearch, planSearch, searchMessages } from "../../operations/mail/message-search.ts";
-import { type MessageStory, readMessageStory } from "../../operations/mail/message-story.ts";
+import { type MessageStory, readMessageReport, readMessageStory } from "../../operations/mail/message-story.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { type FoundMessage, MESSAGE_STATES } from "../../store/mail/explorer/found-messages.ts";
 import type { CommandRuntime } from "../runtime.ts";
@@ -53,6 +53,18 @@ export function registerMessageCommand(program: Command, runtime: CommandRuntime
       const story = await withInstance(runtime, name, ({ db }, { id }) => readMessageStory(db, id, wanted));
       if (story === undefined) runtime.refuse(`${name} has no message ${given}`);
       runtime.print(toStoryJson(story), toText(story));
+    });
+  message
+    .command("report")
+    .argument("<instance>")
+    .argument("<id>", "as find prints it")
+    .argument("<report>", "as show prints it")
+    .description("print what came back about a message, as it was received; with --json in Base64")
+    .action(async (name: string, given: string, report: string) => {
+      const of = { deliveryId: readNumber(runtime, given), reportId: readNumber(runtime, report) };
+      const octets = await withInstance(runtime, name, ({ db }, { id }) => readMessageReport(db, id, of));
+      if (octets === undefined) return runtime.refuse(`${name} has no report ${report} about a message ${given}`);
+      runtime.print({ id: of.reportId, message: octets.toString("base64") }, octets);
     });
 }
 
@@ -104,7 +116,7 @@ function toLine({ id, accepted, state, recipient, subject, reply }: ReturnType<t
 }
 
 function toText(story: MessageStory): string {
-  const { attempt_list, events, ...message } = toStoryJson(story);
+  const { attempt_list, events, reports, ...message } = toStoryJson(story);
   const facts = Object.entries(message).flatMap(([name, value]) =>
     value === null || value === "" || value === false ? [] : [`${name}: ${value}`],
   );
@@ -122,6 +134,10 @@ function toText(story: MessageStory): string {
         at,
         text: [kind, machine ? "by a machine" : "", reason, words].filter((part) => part !== "").join(", "),
       })),
+    ...reports.map(({ received, id, kind, from, octets }) => ({
+      at: received,
+      text: `report ${id} came back: ${kind} from <${from}>, ${octets} octets`,
+    })),
   ].toSorted((a, b) => (a.at < b.at ? -1 : 1));
   return [...facts, "", ...told.map(({ at, text }) => `${at}  ${text}`)].join("\n");
 }

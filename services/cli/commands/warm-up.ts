@@ -1,7 +1,5 @@
 import { userInfo } from "node:os";
 import type { Command } from "commander";
-import { readDeliveryPolicy } from "../../delivery/policy.ts";
-import { sourcesByPool } from "../../delivery/routing/source-pools.ts";
 import {
   changeWarmUp,
   startWarmUp,
@@ -10,9 +8,9 @@ import {
   type WarmUpVerb,
   type WarmUpView,
 } from "../../operations/mail/warm-ups.ts";
-import { readConfigFile } from "../../platform/config/config-file.ts";
 import { warmUpPlan } from "../../platform/config/warm-up-policy.ts";
 import type { CommandRuntime } from "../runtime.ts";
+import { noteOutsidePools } from "../source-pools.ts";
 
 const SOURCE = ["<source>", "an address of ours, or system where the system chooses it"] as const;
 
@@ -68,19 +66,13 @@ export function registerWarmUpCommand(program: Command, runtime: CommandRuntime)
 }
 
 async function start(runtime: CommandRuntime, source: string, day: number): Promise<void> {
-  const isKnown = isInPool(source);
   const started = await runtime.withDatabase(({ db }) => startWarmUp(db, orderOf(source), { plan: warmUpPlan, day }));
   if (!started.ok) {
     if (started.error === "warm-up-runs") runtime.refuse(`${source} sends by a plan already`);
     runtime.misused(started.error === "no-source" ? `${source} is no address` : `--day ${day} is no day of the plan`);
   }
-  if (!isKnown) runtime.note(`no pool of config/delivery.json has ${source} yet`);
+  noteOutsidePools(runtime, source);
   runtime.print({ source, day }, `${source} sends by the plan from day ${day} on`);
-}
-
-function isInPool(source: string): boolean {
-  const { pools } = readConfigFile("delivery.json", readDeliveryPolicy);
-  return [...sourcesByPool(pools).values()].flat().includes(source);
 }
 
 function orderOf(source: string) {

@@ -10,8 +10,9 @@ import {
   toStoryJson,
 } from "../../operations/mail/message-json.ts";
 import { type MessageSearch, planSearch, searchMessages } from "../../operations/mail/message-search.ts";
-import { readMessageStory } from "../../operations/mail/message-story.ts";
+import { readMessageReport, readMessageStory } from "../../operations/mail/message-story.ts";
 import { FairTurns } from "../../platform/fair-turns.ts";
+import { RawReply } from "../../platform/http/endpoint.ts";
 import { exportReply } from "../../platform/http/streamed-reply.ts";
 import { isPlaceOf } from "../../store/mail/explorer/candidates.ts";
 import { MESSAGE_STATES } from "../../store/mail/explorer/found-messages.ts";
@@ -59,6 +60,7 @@ export const makeMessageEndpoints: MakeConsoleEndpoints = (context) => {
     searchEndpoint(context, turns),
     exportEndpoint(context, turns),
     storyEndpoint(context),
+    reportEndpoint(context),
     wishEndpoint(context, "retry", "Try a message at once that is put off", retryDelivery),
     wishEndpoint(context, "cancel", "Take a message back that is not delivered yet", cancelDelivery),
   ];
@@ -131,6 +133,24 @@ function storyEndpoint(context: ConsoleContext): ConsoleEndpoint {
       withInstance(context, caller, name, async (instance) => {
         const story = await readMessageStory(context.db, instance.id, toId(id));
         return story ? ok(toStoryJson(story)) : refuse(problem("no-such-message"));
+      }),
+  });
+}
+
+function reportEndpoint(context: ConsoleContext): ConsoleEndpoint {
+  return consoleEndpoint({
+    method: "GET",
+    path: "/instances/:name/messages/:id/reports/:report",
+    summary: "The octets of what came back about a message, as they were stored: the first MiB of it",
+    authorise: areaOf("instance"),
+    params: messageParams.extend({ report: z.string() }),
+    reply: z.string(),
+    replyType: "message/rfc822",
+    act: ({ caller, params: { name, id, report } }) =>
+      withInstance(context, caller, name, async (instance) => {
+        const of = { deliveryId: toId(id), reportId: toId(report) };
+        const octets = await readMessageReport(context.db, instance.id, of);
+        return octets ? ok(new RawReply("message/rfc822", octets)) : refuse(problem("no-such-message"));
       }),
   });
 }

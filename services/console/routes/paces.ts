@@ -2,12 +2,16 @@ import { z } from "zod";
 import { ok, refuse } from "../../core/result.ts";
 import {
   forgetLearnt,
+  keptPaceKey,
   type PaceView,
+  paceKeyOf,
   pinLimits,
   unpinLimits,
   viewPace,
   viewPaces,
 } from "../../operations/mail/paces.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import type { PaceKey } from "../../store/mail/pace/source-paces.ts";
 import { areaOf } from "../caller.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
@@ -39,7 +43,10 @@ const countJson = z.object({
 });
 
 const params = z.object({ source: z.string().max(255), provider: z.string().max(255) });
-const keyJson = z.object({ source: z.string(), provider: z.string() });
+const keyJson = z.object({
+  source: z.string(),
+  provider: z.string().meta({ description: "of a domain that is in a group, the group" }),
+});
 const objectOf = (request: { readonly params: z.output<typeof params> }) =>
   `${request.params.source} ${request.params.provider}`;
 const HOUR_MS = 3_600_000;
@@ -63,7 +70,9 @@ export const makePaceEndpoints: MakeConsoleEndpoints = ({ db, clock }) => [
     fields: z.object({ hours: z.int("whole-number").min(1, "at-least").max(336, "at-most").default(24) }),
     reply: paceJson.extend({ counts: z.array(countJson) }),
     act: async ({ params, fields: { hours } }) => {
-      const found = await viewPace(db, params, new Date(clock.nowMs() - hours * HOUR_MS));
+      const key = await keptPaceKey(db, params);
+      if (!key.ok) return refuse(problem(key.error));
+      const found = await viewPace(db, key.value, new Date(clock.nowMs() - hours * HOUR_MS));
       if (found === undefined) return refuse(problem("no-such-pace"));
       return ok(withCounts(found));
     },
@@ -80,31 +89,43 @@ export const makePaceEndpoints: MakeConsoleEndpoints = ({ db, clock }) => [
     act: async ({ params, caller, fields: { rate, connections, messages_per_connection: messagesPerConnection } }) => {
       const given = Object.entries({ ratePerHour: rate, connections, messagesPerConnection });
       const limits = Object.fromEntries(given.filter(([, value]) => value !== undefined));
-      const pinned = await pinLimits(db, params, limits, caller.login);
-      return pinned.ok ? ok(params) : refuse(problem("no-limit"));
+      const key = paceKeyOf(params);
+      if (!key.ok) return refuse(problem(key.error));
+      const pinned = await pinLimits(db, key.value, limits, caller.login);
+      return pinned.ok ? key : refuse(problem(pinned.error));
     },
   }),
-  consoleEndpoint({
-    method: "POST",
-    path: "/paces/:source/:provider/unpin",
-    summary: "Let what is learnt go again",
-    authorise: areaOf(),
-    params,
-    change: { action: "pace.unpin", object: objectOf },
-    reply: keyJson,
-    act: async ({ params }) => ((await unpinLimits(db, params)) ? ok(params) : refuse(problem("no-such-pace"))),
-  }),
-  consoleEndpoint({
-    method: "POST",
-    path: "/paces/:source/:provider/reset",
+  changeEndpoint(db, { verb: "unpin", summary: "Let what is learnt go again", make: unpinLimits }),
+  changeEndpoint(db, {
+    verb: "reset",
     summary: "Forget what was learnt, and let what waits for it go; what is pinned stays so",
-    authorise: areaOf(),
-    params,
-    change: { action: "pace.reset", object: objectOf },
-    reply: keyJson,
-    act: async ({ params }) => ((await forgetLearnt(db, params)) ? ok(params) : refuse(problem("no-such-pace"))),
+    make: forgetLearnt,
   }),
 ];
+
+interface Change {
+  readonly verb: string;
+  readonly summary: string;
+  /** @returns false where nothing is kept */
+  make(db: Db, key: PaceKey): Promise<boolean>;
+}
+
+function changeEndpoint(db: Db, { verb, summary, make }: Change) {
+  return consoleEndpoint({
+    method: "POST",
+    path: `/paces/:source/:provider/${verb}`,
+    summary,
+    authorise: areaOf(),
+    params,
+    change: { action: `pace.${verb}`, object: objectOf },
+    reply: keyJson,
+    act: async ({ params: written }) => {
+      const key = await keptPaceKey(db, written);
+      if (!key.ok) return refuse(problem(key.error));
+      return (await make(db, key.value)) ? key : refuse(problem("no-such-pace"));
+    },
+  });
+}
 
 function withCounts({ counts, warmUp: _, ...pace }: NonNullable<Awaited<ReturnType<typeof viewPace>>>) {
   return { ...toJson(pace), counts: counts.map((each) => ({ ...each, at: each.at.toISOString() })) };

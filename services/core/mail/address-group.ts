@@ -1,5 +1,6 @@
 /** Which mailbox provider an address belongs to: contacts carry its number, traffic shaping goes by it. */
 import { ok, type Result, refuse } from "../result.ts";
+import { validateAddress } from "./address.ts";
 
 /** One row of config/domain-groups.json. */
 export interface DomainGroup {
@@ -23,6 +24,22 @@ export interface DomainGroups {
   ofMxHost(mxHost: string): number;
   /** Name of a group, "default" for 0. */
   nameOf(id: number): string;
+  /** @param name in any case @returns 0 where no group is called so */
+  named(name: string): number;
+}
+
+/**
+ * What mail is paced by, as somebody names it: a group, by its name or one of its domains, or a domain that is in none.
+ * @returns the group's name, or the domain as A-labels in lower case; undefined for what is neither
+ */
+export function providerNamed(groups: DomainGroups, text: string): string | undefined {
+  const group = groups.named(text);
+  if (group !== OTHER_GROUP) return groups.nameOf(group);
+  const address = validateAddress(`postmaster@${text}`, { allowSmtputf8: false });
+  if (!address.ok) return undefined;
+  const { asciiDomain } = address.value;
+  const owner = groups.ofDomain(asciiDomain);
+  return owner === OTHER_GROUP ? asciiDomain : groups.nameOf(owner);
 }
 
 const OTHER_GROUP = 0;
@@ -35,12 +52,14 @@ const DOMAIN = /^[a-z0-9-]+(\.[a-z0-9-]+)+$/;
 export function compileDomainGroups(data: unknown): Result<DomainGroups, string> {
   if (!Array.isArray(data)) return refuse("domain groups must be a list");
   const names = new Map<number, string>([[OTHER_GROUP, "default"]]);
+  const byName = new Map<string, number>();
   const byDomain = new Map<string, number>();
   const byMxDomain = new Map<string, number>();
   for (const group of data as readonly DomainGroup[]) {
     const fault = findFault(group, names);
     if (fault !== null) return refuse(`domain group ${JSON.stringify(group?.name ?? group)}: ${fault}`);
     names.set(group.id, group.name);
+    byName.set(group.name.toLowerCase(), group.id);
     for (const domain of group.domains) byDomain.set(domain, group.id);
     for (const domain of group.mxDomains) byMxDomain.set(domain, group.id);
   }
@@ -48,6 +67,7 @@ export function compileDomainGroups(data: unknown): Result<DomainGroups, string>
     ofDomain: (asciiDomain) => byDomain.get(asciiDomain) ?? OTHER_GROUP,
     ofMxHost: (mxHost) => findEnclosing(mxHost.toLowerCase().replace(/\.$/, ""), byMxDomain),
     nameOf: (id) => names.get(id) ?? "default",
+    named: (name) => byName.get(name.toLowerCase()) ?? OTHER_GROUP,
   });
 }
 

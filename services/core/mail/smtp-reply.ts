@@ -27,7 +27,20 @@ export function parseSmtpReply(text: string): SmtpReply | undefined {
 }
 
 /**
- * Writes a reply as it goes over the wire, each line ended by CRLF.
+ * The text of a reply in ASCII, as any client takes it (RFC 5321 §4.2): more is allowed with SMTPUTF8 only (RFC 6531
+ * §3.7.4.2), and nowhere needed. Accents fall off, blanks and ends of lines of Unicode become blanks, the rest question
+ * marks.
+ */
+export function inAscii(text: string): string {
+  return text.normalize("NFC").replace(/[^\x00-\x7f]/gu, (character) => {
+    if (/\s/.test(character)) return " ";
+    const plain = character.normalize("NFKD").replace(/\p{M}/gu, "");
+    return /^[\x20-\x7e]+$/.test(plain) ? plain : "?";
+  });
+}
+
+/**
+ * Writes a reply as it goes over the wire, in ASCII, each line ended by CRLF.
  * Control characters in the text become blanks, so that no text can add a line.
  */
 export function formatSmtpReply(reply: SmtpReply): string {
@@ -36,7 +49,7 @@ export function formatSmtpReply(reply: SmtpReply): string {
   return lines
     .map((line, index) => {
       const separator = index === lines.length - 1 ? " " : "-";
-      return `${reply.code}${separator}${prefix}${line.replace(/[\x00-\x1f\x7f]+/g, " ")}`.trimEnd();
+      return `${reply.code}${separator}${prefix}${inAscii(line.replace(/[\x00-\x1f\x7f]+/g, " "))}`.trimEnd();
     })
     .map((line) => `${line}\r\n`)
     .join("");

@@ -5,6 +5,7 @@ import { traced } from "../../platform/observability/tracing.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
 import type { RecipientAddress } from "../../store/mail/contacts/recipients.ts";
 import { type StoredVerdict, storeVerdicts } from "../../store/mail/guard/content-verdicts.ts";
+import { holdQueued } from "../../store/mail/queue/queue-stops.ts";
 import { removeEmptyBatches } from "../../store/mail/sends/batches.ts";
 import { addMessages, type MessageContent, type ReportRequest } from "../../store/mail/sends/messages.ts";
 import { addBatches, type OpenedBatches, touchBatch } from "../../store/mail/sends/open-batches.ts";
@@ -124,6 +125,10 @@ async function storeSends<S extends Send & { eeid: string; admission: Admission 
   const admissions = addressed.flatMap(({ admission }) => admission ?? []);
   if (gate) await gate.charge(admissions, queue);
   else await queue([]);
+  for (const { instanceId, messageId, ...send } of messages) {
+    const isHeld = storedVerdict({ instanceId, ...send }).some(({ action }) => action === "hold");
+    if (isHeld && messageId !== undefined) await holdQueued(transaction, instanceId, messageId);
+  }
   return addressed;
 }
 

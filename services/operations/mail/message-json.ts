@@ -70,6 +70,17 @@ export const storyJson = messageJson.extend({
   events: z.array(
     z.object({ at: z.string(), kind: z.string(), machine: z.boolean(), reason: z.string(), words: z.string() }),
   ),
+  reports: z
+    .array(
+      z.object({
+        id: z.int(),
+        received: z.string(),
+        kind: z.string().meta({ description: "dsn, arf or vacation" }),
+        from: z.string().meta({ description: "its return path, empty for <>" }),
+        octets: z.int(),
+      }),
+    )
+    .meta({ description: "what came back about it, oldest first, for as long as it is kept" }),
 });
 
 export const searchReason = z.enum(BOUNCE_REASONS);
@@ -98,7 +109,7 @@ export function toMessageJson(message: FoundMessage): z.infer<typeof messageJson
   };
 }
 
-export function toStoryJson({ message, attempts, events, waiting }: MessageStory): z.infer<typeof storyJson> {
+export function toStoryJson({ message, attempts, events, waiting, reports }: MessageStory): z.infer<typeof storyJson> {
   return {
     ...toMessageJson(message),
     sending: waiting.isLeased,
@@ -123,6 +134,9 @@ export function toStoryJson({ message, attempts, events, waiting }: MessageStory
       machine,
       reason: textOf(detail?.reason),
       words: textOf(detail?.reply ?? detail?.text),
+    })),
+    reports: reports.map(({ id, receivedAt, kind, mailFrom, octets }) => ({
+      ...{ id, received: receivedAt.toISOString(), kind, from: mailFrom, octets },
     })),
   };
 }

@@ -8,6 +8,11 @@ import {
   type ToldEvent,
   type Waiting,
 } from "../../store/mail/explorer/stories.ts";
+import {
+  listReturnedReports,
+  type ReturnedReport,
+  readReturnedReport,
+} from "../../store/mail/inbound/returned-reports.ts";
 
 /** All that is known of one message to one recipient. */
 export interface MessageStory {
@@ -15,6 +20,7 @@ export interface MessageStory {
   readonly attempts: readonly ToldAttempt[];
   readonly events: readonly ToldEvent[];
   readonly waiting: Waiting;
+  readonly reports: readonly ReturnedReport[];
 }
 
 /** @returns undefined when the instance has no such delivery, or does not keep it any more */
@@ -28,5 +34,20 @@ export async function readMessageStory(
   if (message === undefined || waiting === undefined) return undefined;
   const attempts = await listAttempts(db, instanceId, deliveryId);
   const events = await listDeliveryEvents(db, instanceId, deliveryId);
-  return { message, attempts, events, waiting };
+  const reports = await listReturnedReports(db, deliveryId);
+  return { message, attempts, events, waiting, reports };
+}
+
+/**
+ * The octets of what came back about a message, as they were stored.
+ * @param of.reportId as the message's story has it
+ * @returns undefined when the instance has no such delivery, or nothing such came back about it, or it is kept no longer
+ */
+export async function readMessageReport(
+  db: Db,
+  instanceId: number,
+  of: { readonly deliveryId: number; readonly reportId: number },
+): Promise<Buffer | undefined> {
+  const [message] = await siftDeliveries(db, instanceId, [of.deliveryId], {});
+  return message && readReturnedReport(db, of.deliveryId, of.reportId);
 }

@@ -1,5 +1,8 @@
+import { isIP } from "node:net";
+import { providerNamed } from "../../core/mail/address-group.ts";
 import { type PacePins, UNPINNED } from "../../core/mail/pace/allowance.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { domainGroups } from "../../platform/config/domain-groups.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import {
   databaseNowMs,
@@ -11,6 +14,7 @@ import {
   resetPace,
   type SourcePace,
 } from "../../store/mail/pace/source-paces.ts";
+import { SYSTEM_SOURCE } from "../../store/mail/queue/lease-partitions.ts";
 import { announceMail } from "../../store/mail/queue/queue.ts";
 import { wakePaced } from "../../store/mail/queue/queue-leases.ts";
 import { viewWarmUp } from "./warm-ups.ts";
@@ -34,13 +38,28 @@ export interface PaceView extends PaceKey {
   readonly usedAt: Date;
 }
 
-/** All sources and providers of which something is kept. */
+/** Why what somebody has written is no key: mail could not leave from there, or not go there. */
+export type KeyRefusal = "no-source" | "no-provider";
+
+/** The key that mail goes by, of what somebody has written: a domain that is in a group means the group. */
+export function paceKeyOf({ source, provider: written }: PaceKey): Result<PaceKey, KeyRefusal> {
+  if (source !== SYSTEM_SOURCE && isIP(source) === 0) return refuse("no-source");
+  const provider = providerNamed(domainGroups, written);
+  return provider === undefined ? refuse("no-provider") : ok({ source, provider });
+}
+
+/** The same of what is kept already: under the very words too, which may have become no key, or another. */
+export async function keptPaceKey(db: Db, written: PaceKey): Promise<Result<PaceKey, KeyRefusal>> {
+  return (await findPace(db, written)) === undefined ? paceKeyOf(written) : ok(written);
+}
+
+/** All sources and providers of which something is learnt or pinned. */
 export async function viewPaces(db: Db): Promise<PaceView[]> {
   const nowMs = await databaseNowMs(db);
   return (await listPaces(db)).map((pace) => viewOf(pace, nowMs));
 }
 
-/** One of them, with what became of its messages, and the plan that a new source follows there. @returns undefined where nothing is kept */
+/** One, with what became of its messages, and the plan that a new source follows there. @returns undefined where nothing is kept */
 export async function viewPace(db: Db, key: PaceKey, since: Date) {
   const [pace, nowMs] = await Promise.all([findPace(db, key), databaseNowMs(db)]);
   if (pace === undefined) return undefined;

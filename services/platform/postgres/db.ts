@@ -1,6 +1,7 @@
 import knexFactory, { type Knex } from "knex";
 import pg from "pg";
 import { traceConnection } from "../observability/tracing.ts";
+import type { PoolSockets } from "./pool-sockets.ts";
 import { BESIDE_POOL, BY_INDEX, OWN_SESSION, READ_BACK } from "./session-settings.ts";
 import type { StatementsUnderWay } from "./statements-under-way.ts";
 import { summarise } from "./traced-statements.ts";
@@ -41,6 +42,7 @@ const LIVELINESS = {
  * @param options.patienceMs how long who wants a connection waits for one to be free, or to be made: a thread that works
  *   for seconds without a pause hears late what the server says
  * @param options.statements is to know of every statement of the pool
+ * @param options.sockets is to know of every connection, so that all can be given up at once
  * @param options.byIndex no plan reads a table whole where an index serves. For who works on a queue: it grows by many
  *   thousand rows between two statistics, and a plan that is kept was made by the older ones. Nothing changes behind a
  *   pooler in transaction mode, where a setting is another's the next moment
@@ -53,6 +55,7 @@ export function openDb(
     readonly pooled?: boolean;
     readonly patienceMs?: number;
     readonly statements?: StatementsUnderWay;
+    readonly sockets?: PoolSockets;
     readonly byIndex?: boolean;
   },
 ): Db {
@@ -60,10 +63,11 @@ export function openDb(
   const liveliness = { ...LIVELINESS, connectionTimeoutMillis };
   const poolTimeoutMs = connectionTimeoutMillis + POOL_LAG_MS;
   const own = options.byIndex ? `${OWN_SESSION}; ${BY_INDEX}` : OWN_SESSION;
+  const stream = options.sockets && { stream: options.sockets.make };
   const settings = options.pooled ? READ_BACK : `${READ_BACK}; ${own}`;
   const config: PoolConfig = {
     client: "pg",
-    connection: { connectionString: url, application_name: `palomar ${options.name}`, ...liveliness },
+    connection: { connectionString: url, application_name: `palomar ${options.name}`, ...liveliness, ...stream },
     pool: {
       min: 0,
       max: options.connections,

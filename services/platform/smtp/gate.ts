@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
 import { type DsnParameters, takeDsnParameters } from "../../core/mail/dsn-parameters.ts";
-import { formatSmtpReply, type SmtpReply } from "../../core/mail/smtp-reply.ts";
+import { formatSmtpReply, inAscii, type SmtpReply } from "../../core/mail/smtp-reply.ts";
 import { isLoopback } from "../lookups/address-blocks.ts";
 import { clientOf, endConnection } from "./client-socket.ts";
 import { type CommandContext, DSN_REFUSALS, judgeAuthAnswer, judgeCommand, verbOf } from "./command-syntax.ts";
@@ -251,7 +251,7 @@ export class SmtpGate {
   #hear(text: string): void {
     this.#said += text;
     if (!isWholeReply(this.#said)) return;
-    const reply = withOneStatus(this.#said);
+    const reply = inAscii(withOneStatus(this.#said));
     this.#said = "";
     this.#takeReply(Number(reply.slice(0, 3)), reply);
     this.#advance();

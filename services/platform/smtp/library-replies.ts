@@ -26,5 +26,6 @@ export function completeOffers(text: string, { isSecure, mayAuthenticate, serves
   });
 }
 
-const WHOLE_REPLY = /(?:^|\n)\d{3}(?: .*)?\r\n$/;
+/** A text may hold any character but the end of a line, those that end one in Unicode included. */
+const WHOLE_REPLY = /(?:^|\n)\d{3}(?: [^\n]*)?\r\n$/;
 const STATUS_BEFORE_STATUS = /^(\d{3} )[245]\.\d{1,3}\.\d{1,3} (?=[245]\.\d{1,3}\.\d{1,3}[ \r])/;

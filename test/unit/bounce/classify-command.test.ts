@@ -20,7 +20,7 @@ async function run(...paths: string[]) {
   const notes: string[] = [];
   let status = 0;
   const runtime: Pick<CommandRuntime, "print" | "note" | "exitWith"> = {
-    print: (_, text) => void lines.push(text),
+    print: (_, text) => void lines.push(String(text)),
     note: (text) => void notes.push(text),
     exitWith: (given) => {
       status = given;

@@ -7,6 +7,7 @@ import { registerAclShowCommand } from "../../../services/cli/commands/acl-show.
 import { registerRestoreCommand } from "../../../services/cli/commands/backup.ts";
 import { registerInstanceCommand } from "../../../services/cli/commands/instance.ts";
 import { registerMailboxCommand } from "../../../services/cli/commands/mailbox.ts";
+import { registerPaceCommand } from "../../../services/cli/commands/pace.ts";
 import { registerResellerCommand } from "../../../services/cli/commands/reseller.ts";
 import { registerRpzCommand } from "../../../services/cli/commands/rpz.ts";
 import { registerTokenCommand } from "../../../services/cli/commands/token.ts";
@@ -31,6 +32,7 @@ async function palomar(words: readonly string[]): Promise<void> {
     registerAclShowCommand,
     registerInstanceCommand,
     registerMailboxCommand,
+    registerPaceCommand,
     registerResellerCommand,
     registerRestoreCommand,
     registerRpzCommand,
@@ -53,6 +55,11 @@ test.each([
   [["instance", "set", "demo", "--event-days", "x"], "x is no number of days"],
   [["mailbox", "add", "x", "--host", "h", "--user", "u", "--port", "0"], "0 is no port"],
   [["mailbox", "add", "x", "--host", "h", "--user", "u"], "--password or --password-file is needed"],
+  [["pace", "pin", "nonsense", "gmail", "--rate", "1"], "nonsense is no address"],
+  [
+    ["pace", "pin", "system", "not a domain", "--rate", "1"],
+    "not a domain is neither a group of config/domain-groups.json nor a domain",
+  ],
   [["reseller", "key", "rotate", "acme", "--grace", "soon"], "soon is no time like 24h, up to a year"],
   [
     ["rpz", "rule", "add", "rpz.example", "qname:a.example", "drop", "--expires", "soon"],

@@ -45,23 +45,25 @@ export async function databaseNowMs(db: Db): Promise<number> {
   return row!.ms;
 }
 
-/** All that is kept; limits are few. */
+/** Something is limited, by what was learnt or by an operator; of others a row has only how much was sent. */
+const LIMITED = `(pinned_by is not null or memory->>'ratePerHour' is not null or memory->>'connections' is not null
+  or memory->>'messagesPerConnection' is not null
+  or (memory->>'waitsUntilMs')::float8 > extract(epoch from now()) * 1000)`;
+
+/** Those of which something is limited. */
 export async function listPaces(db: Db): Promise<SourcePace[]> {
-  const rows = await queryRows<SourcePace>(db, `select ${COLUMNS} from source_paces p order by source, provider`);
+  const rows = await queryRows<SourcePace>(
+    db,
+    `select ${COLUMNS} from source_paces p where ${LIMITED} order by source, provider`,
+  );
   return rows.map(whole);
 }
 
-/** Those of which something is limited, by what was learnt or by an operator. */
+/** The keys of those. */
 export async function listLimited(db: Db): Promise<PaceKey[]> {
-  return queryRows<PaceKey>(
-    db,
-    `select source, provider from source_paces
-     where pinned_by is not null or memory->>'ratePerHour' is not null or memory->>'connections' is not null
-       or memory->>'messagesPerConnection' is not null
-       or (memory->>'waitsUntilMs')::float8 > extract(epoch from now()) * 1000`,
-    [],
-    { name: "list-limited" },
-  );
+  return queryRows<PaceKey>(db, `select source, provider from source_paces where ${LIMITED}`, [], {
+    name: "list-limited",
+  });
 }
 
 /** The longest first. */

@@ -38,6 +38,15 @@ export async function stopHeld(db: Db, batch: BatchKey): Promise<void> {
   await inPortions(db, batch, "state in ('ready', 'deferred')", "held");
 }
 
+/** What was queued of a message, in the transaction that holds its batch: no worker takes it before it is let go. */
+export async function holdQueued(transaction: Transaction, instanceId: number, messageId: number): Promise<void> {
+  await queryRows(
+    transaction,
+    `update partitions set state = 'held' where instance_id = $1 and message_id = $2 and state in ('ready', 'deferred')`,
+    [instanceId, messageId],
+  );
+}
+
 /** Locks a batch. Who changes why it is held does so before. */
 export async function lockBatch(transaction: Transaction, { instanceId, eeid }: BatchKey): Promise<void> {
   await queryRows(transaction, "select from batches where instance_id = $1 and eeid = $2 for update", [

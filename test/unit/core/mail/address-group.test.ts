@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { compileDomainGroups, type DomainGroups } from "../../../../services/core/mail/address-group.ts";
+import { compileDomainGroups, type DomainGroups, providerNamed } from "../../../../services/core/mail/address-group.ts";
 
 const data: unknown = JSON.parse(
   readFileSync(new URL("../../../../config/domain-groups.json", import.meta.url), "utf8"),
@@ -34,6 +34,22 @@ test.each([
   ["", 0],
 ])("the shipped table puts the exchanger %s into group %i", (host, id) => {
   expect(compile(data).ofMxHost(host)).toBe(id);
+});
+
+test.each([
+  ["gmail", "gmail"],
+  ["GMAIL", "gmail"],
+  ["googlemail.com", "gmail"],
+  ["Hotmail.com", "outlook"],
+  ["Example.ORG", "example.org"],
+  ["ñandu.example", "xn--andu-fqa.example"],
+  ["default", undefined],
+  ["gmial", undefined],
+  ["not a domain", undefined],
+  ["a@gmail.com", undefined],
+  ["", undefined],
+])("what is paced as %j is %j", (text, provider) => {
+  expect(providerNamed(compile(data), text)).toBe(provider);
 });
 
 test("groups have names", () => {

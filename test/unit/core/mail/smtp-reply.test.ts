@@ -55,6 +55,14 @@ describe("writing a reply", () => {
     expect(formatSmtpReply({ code: 550, lines: ["no\r\n250 yes\0"] })).toBe("550 no 250 yes\r\n");
   });
 
+  test.each([
+    ["clave robada ñ, Ångström", "clave robada n, Angstrom"],
+    ["one\u2028two\u2029three\u00a0four\u0085five", "one two three four?five"],
+    ["ﬁn… 密 😀", "fin... ? ?"],
+  ])("%j is written in ASCII", (text, written) => {
+    expect(formatSmtpReply({ code: 451, lines: [text] })).toBe(`451 ${written}\r\n`);
+  });
+
   test("what is written reads as the same reply", () => {
     const reply = { code: 452, enhancedStatus: "4.2.2" as const, lines: ["Mailbox", "full"] };
     expect(parseSmtpReply(formatSmtpReply(reply))).toEqual(reply);

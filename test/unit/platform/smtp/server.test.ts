@@ -301,6 +301,26 @@ describe("a client that closes its side behind what it says is answered", () => 
   });
 });
 
+describe("a reply of the service", () => {
+  const TEXT = "held: clave robada ñ\u2028key\u2029密\rx\ny";
+  const refuses = { code: 451, enhancedStatus: "4.7.1" as const, lines: [TEXT] };
+
+  it.each(["", " SMTPUTF8"])("ends, in ASCII, whatever its text is (MAIL with `%s`)", async (parameters) => {
+    const handlers = { rcptTo: async () => refuses };
+    const { address } = await open("starttls", {}, handlers);
+    const client = new Client(address);
+    await client.converse(ENVELOPE[0]!, `${ENVELOPE[1]!}${parameters}`, ENVELOPE[2]!, "QUIT");
+    expect(await client.closed).toContain("\r\n451 4.7.1 held: clave robada n key ? x y\r\n221 ");
+  });
+
+  it("that takes a message as well", async () => {
+    const { address } = await open("starttls", {}, { message: async () => ({ ...refuses, code: 250 }) });
+    const client = new Client(address);
+    await client.converse(...ENVELOPE, "DATA", "Subject: x\r\n\r\nx\r\n.", "QUIT");
+    expect(await client.closed).toMatch(/\r\n250 (?:\d\.\d\.\d )?held: clave robada n key \? x y\r\n221 /);
+  });
+});
+
 describe("commands are told from messages", () => {
   const PLAIN = `AUTH PLAIN ${Buffer.from("\0user\0password").toString("base64")}`;
   const MESSAGE = "Subject: x\r\n\r\n..\r\n.abc\r\n.\tx\r\nMAIL FROM:<x@example.org>\r\n.\r\n";

@@ -1,17 +1,14 @@
 import { useState } from "preact/hooks";
 import { Badge, type Tone } from "../components/badge.tsx";
 import { Button } from "../components/button.tsx";
-import { CopyBlock } from "../components/copy.tsx";
-import { Dialog } from "../components/dialog.tsx";
 import { EmptyState } from "../components/empty-state.tsx";
-import { Loaded } from "../components/loaded.tsx";
 import { Page } from "../components/page.tsx";
 import { Table } from "../components/table.tsx";
-import { useFetched, usePages } from "../fetched.ts";
+import { usePages } from "../fetched.ts";
 import { formatTime } from "../format.ts";
 import { pathOf, queryOf } from "../http.ts";
 import { texts } from "../texts.ts";
-import { sourceText } from "./source-text.ts";
+import { SourceDialog } from "./source-dialog.tsx";
 
 interface SandboxMessage {
   readonly id: number;
@@ -77,18 +74,14 @@ export function SandboxPage() {
           },
         ]}
       />
-      {opened && <SourceDialog message={opened} close={() => setOpened(undefined)} />}
+      {opened && (
+        <SourceDialog
+          title={opened.subject}
+          label={opened.to}
+          path={`/sandbox/messages${pathOf(opened.id)}`}
+          onClose={() => setOpened(undefined)}
+        />
+      )}
     </Page>
-  );
-}
-
-function SourceDialog({ message, close }: { readonly message: SandboxMessage; readonly close: () => void }) {
-  const source = useFetched<Uint8Array>(`/sandbox/messages${pathOf(message.id)}`);
-  return (
-    <Dialog title={message.subject} onClose={close} wide>
-      <div class="dialog-body">
-        <Loaded of={source}>{(octets) => <CopyBlock label={message.to} text={sourceText(octets)} />}</Loaded>
-      </div>
-    </Dialog>
   );
 }

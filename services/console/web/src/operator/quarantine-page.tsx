@@ -1,15 +1,12 @@
 import { useState } from "preact/hooks";
 import { useAction } from "../action.ts";
 import { Button } from "../components/button.tsx";
-import { CopyBlock } from "../components/copy.tsx";
-import { Dialog } from "../components/dialog.tsx";
 import { ListPage } from "../components/list-page.tsx";
-import { Loaded } from "../components/loaded.tsx";
 import { showToast } from "../components/toasts.tsx";
-import { useFetched, usePages } from "../fetched.ts";
+import { usePages } from "../fetched.ts";
 import { formatOctets, formatTime } from "../format.ts";
 import { pathOf, queryOf, request } from "../http.ts";
-import { sourceText } from "../mail/source-text.ts";
+import { SourceDialog } from "../mail/source-dialog.tsx";
 import { texts } from "../texts.ts";
 
 interface QuarantinedMessage {
@@ -70,23 +67,14 @@ export function QuarantinePage() {
         { id: "size", label: words.size, align: "end", cell: ({ octets }) => formatOctets(octets), optional: true },
       ]}
     >
-      {shown && <SourceDialog message={shown} onClose={() => setShown(undefined)} />}
+      {shown && (
+        <SourceDialog
+          title={shown.problem}
+          label={shown.from || "<>"}
+          path={pathOf("quarantine", shown.id)}
+          onClose={() => setShown(undefined)}
+        />
+      )}
     </ListPage>
-  );
-}
-
-interface SourceDialogProps {
-  readonly message: QuarantinedMessage;
-  readonly onClose: () => void;
-}
-
-function SourceDialog({ message, onClose }: SourceDialogProps) {
-  const source = useFetched<Uint8Array>(pathOf("quarantine", message.id));
-  return (
-    <Dialog title={message.problem} onClose={onClose} wide>
-      <div class="dialog-body">
-        <Loaded of={source}>{(octets) => <CopyBlock label={message.from || "<>"} text={sourceText(octets)} />}</Loaded>
-      </div>
-    </Dialog>
   );
 }

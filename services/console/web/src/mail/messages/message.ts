@@ -54,6 +54,15 @@ export interface MessageEvent {
   readonly words: string;
 }
 
+/** What came back about it. */
+export interface ReturnedReport {
+  readonly id: number;
+  readonly received: string;
+  readonly kind: string;
+  /** The return path; empty for the null one. */
+  readonly from: string;
+}
+
 /** All that is known of it. */
 export interface Story extends Message {
   readonly sending: boolean;
@@ -68,6 +77,7 @@ export interface Story extends Message {
   readonly archived: boolean;
   readonly attempt_list: readonly Attempt[];
   readonly events: readonly MessageEvent[];
+  readonly reports: readonly ReturnedReport[];
 }
 
 export const STATE_TONES: Readonly<Record<MessageState, Tone>> = {

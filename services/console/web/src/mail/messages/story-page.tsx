@@ -14,7 +14,15 @@ import { formatNumber, formatTime } from "../../format.ts";
 import { request } from "../../http.ts";
 import { texts } from "../../texts.ts";
 import { instancePath, mailPage } from "../addresses.ts";
-import { type Attempt, type AttemptPath, isUnderWay, type MessageEvent, type Story } from "./message.ts";
+import { SourceDialog } from "../source-dialog.tsx";
+import {
+  type Attempt,
+  type AttemptPath,
+  isUnderWay,
+  type MessageEvent,
+  type ReturnedReport,
+  type Story,
+} from "./message.ts";
 import "./messages.css";
 import { MessageStates } from "./messages-page.tsx";
 
@@ -40,7 +48,7 @@ export function StoryPage({ instance, id }: { readonly instance: string; readonl
             <Waits story={told} />
             <About instance={instance} story={told} />
             <Section title={words.timeline}>
-              <TimeLine story={told} />
+              <TimeLine instance={instance} story={told} />
             </Section>
           </>
         )}
@@ -156,12 +164,14 @@ interface Entry {
   readonly more?: ComponentChildren;
 }
 
-function TimeLine({ story }: { readonly story: Story }) {
+function TimeLine({ instance, story }: StoryProps) {
   const words = texts().mail.messages;
+  const [shown, setShown] = useState<ReturnedReport>();
   const entries: Entry[] = [
     { at: story.accepted, tone: "accent", title: words.wasAccepted },
     ...story.attempt_list.map(toAttemptEntry),
     ...story.events.filter(({ kind }) => kind !== "sent").map(toEventEntry),
+    ...story.reports.map((report) => toReportEntry(report, () => setShown(report))),
     ...(story.state === "cancelled" && story.finished !== null
       ? [{ at: story.finished, tone: "quiet" as const, title: words.wasCancelled }]
       : []),
@@ -179,8 +189,35 @@ function TimeLine({ story }: { readonly story: Story }) {
         ))}
       </ol>
       {story.attempts > story.attempt_list.length && <p class="hint">{words.attemptsGone}</p>}
+      {shown && (
+        <SourceDialog
+          title={reportTitle(shown)}
+          label={shown.from || "<>"}
+          path={instancePath(instance, "messages", story.id, "reports", shown.id)}
+          onClose={() => setShown(undefined)}
+        />
+      )}
     </>
   );
+}
+
+function toReportEntry(report: ReturnedReport, show: () => void): Entry {
+  const { showReport } = texts().mail.messages;
+  return {
+    at: report.received,
+    tone: "quiet",
+    title: reportTitle(report),
+    more: (
+      <Button small label={`${showReport}: ${formatTime(report.received)}`} onClick={show}>
+        {showReport}
+      </Button>
+    ),
+  };
+}
+
+function reportTitle({ kind }: ReturnedReport): string {
+  const { reports } = texts().mail.messages;
+  return reports[kind as keyof typeof reports] ?? reports.dsn;
 }
 
 const OUTCOME_TONES = { delivered: "good", deferred: "warn", bounced: "bad" } as const;

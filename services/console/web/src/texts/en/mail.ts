@@ -674,6 +674,8 @@ export const mail = {
     inClear: "in clear",
     certificate: (verdict: string) => `certificate: ${verdict}`,
     duration: (milliseconds: string) => `${milliseconds} ms`,
+    reports: { dsn: "A report came back", arf: "A complaint came back", vacation: "An automatic reply came back" },
+    showReport: "Show",
     attemptsGone: "Earlier attempts are not kept any more.",
   },
   statistics: {

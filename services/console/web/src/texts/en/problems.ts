@@ -24,6 +24,7 @@ export const problems = {
     "no-limit": "Give at least one limit.",
     "no-such-warm-up": "This plan is no longer as it was shown. Reload the page.",
     "no-source": "Give an IP address of yours, or system.",
+    "no-provider": "Give a group of config/domain-groups.json, or a domain.",
     "no-such-day": "The plan has no such day.",
     "warm-up-runs": "This address sends by a plan already.",
     "no-such-block": "There is no such block. Somebody may have removed it; reload the list.",

@@ -684,6 +684,8 @@ export const mail: Texts["mail"] = {
     inClear: "sin cifrar",
     certificate: (verdict: string) => `certificado: ${verdict}`,
     duration: (milliseconds: string) => `${milliseconds} ms`,
+    reports: { dsn: "Volvió un informe", arf: "Volvió una queja", vacation: "Volvió una respuesta automática" },
+    showReport: "Ver",
     attemptsGone: "Los intentos anteriores ya no se conservan.",
   },
   statistics: {

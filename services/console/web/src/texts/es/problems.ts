@@ -20,6 +20,7 @@ export const problems: Texts["problems"] = {
     "no-limit": "Indique al menos un límite.",
     "no-such-warm-up": "Este plan ya no está como se mostraba. Recargue la página.",
     "no-source": "Indique una dirección IP suya, o system.",
+    "no-provider": "Indique un grupo de config/domain-groups.json, o un dominio.",
     "no-such-day": "El plan no tiene ese día.",
     "warm-up-runs": "Esta dirección ya envía según un plan.",
     "no-such-block": "No existe ese bloque. Quizás alguien lo quitó; recargue la lista.",
