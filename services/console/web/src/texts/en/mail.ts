@@ -175,7 +175,7 @@ export const mail = {
     importIntro:
       "Every line lists an address or a domain. Lines that are wrong are reported and left out; they do not stop the others.",
     fileHint:
-      "UTF-8 with commas. The first line names the columns: address (or a domain), kind (by-hand, invalid, complaint, unsubscribed, whitelist; empty: by-hand), since, note.",
+      "UTF-8 with commas. The first line names the columns: address (or a domain), kind (by-hand, invalid, complaint, unsubscribed, whitelist; empty: by-hand), since, note. An export can be read back; its unsubscriptions from single campaigns are refused where they are not there already.",
     target: "Address or domain",
     targetHint: "A domain, such as example.com, stands for all of its addresses, not for those of domains below it.",
     note: "Note",

@@ -177,7 +177,7 @@ export const mail: Texts["mail"] = {
     importIntro:
       "Cada línea anota una dirección o un dominio. Las líneas con errores se informan y se omiten; no frenan a las demás.",
     fileHint:
-      "UTF-8 con comas. La primera línea nombra las columnas: address (o un dominio), kind (by-hand, invalid, complaint, unsubscribed, whitelist; vacío: by-hand), since, note.",
+      "UTF-8 con comas. La primera línea nombra las columnas: address (o un dominio), kind (by-hand, invalid, complaint, unsubscribed, whitelist; vacío: by-hand), since, note. Una exportación se puede volver a leer; las desuscripciones de una sola campaña se rechazan donde no están ya.",
     target: "Dirección o dominio",
     targetHint: "Un dominio, como example.com, vale por todas sus direcciones, no por las de dominios debajo de él.",
     note: "Nota",
