@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { registerMessageCommand } from "../../services/cli/commands/message.ts";
 import { start as startConsole } from "../../services/console/main.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { hashPassword } from "../../services/core/password.ts";
@@ -13,6 +14,7 @@ import {
 } from "../../services/store/mail/queue/queue-destinations.ts";
 import { accepted } from "../support/accepted.ts";
 import { callApi } from "../support/api-client.ts";
+import { runCommand } from "../support/command.ts";
 import { addTestInstance } from "../support/instances.ts";
 import { type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
 import { eventually } from "../support/stack.ts";
@@ -209,6 +211,12 @@ describe("what waits", () => {
     const again = await ana("POST", `/messages/${story.id}/cancel`);
     expect(again).toMatchObject({ status: 409 });
     expect(await find({ state: "cancelled" })).toEqual(["a@held.example.net"]);
+    const cancelled = await storyOf("a@held.example.net");
+    expect(cancelled.events.at(-1)).toEqual({
+      ...{ at: cancelled.finished, kind: "cancelled", machine: false, reason: "", words: "" },
+    });
+    const shown = await runCommand(registerMessageCommand, stack.context, ["message", "show", "test", `${story.id}`]);
+    expect(shown.lines.join("\n").split("\n").at(-1)).toBe(`${cancelled.finished}  cancelled`);
     const { db } = stack.context;
     await releaseDestination(db, "held.example.net");
     await storyOf("b@held.example.net", ({ state }) => state === "delivered");
@@ -349,3 +357,11 @@ test.each(["'; drop table messages; --", "%", "\\", "😀", "a:* & b | !c", "<",
     }
   },
 );
+
+test.each(["%", "---", "*", "?!", "😀"])("a subject of %j alone is nobody's, in exports neither", async (subject) => {
+  expect((await find({})).length).toBeGreaterThan(0);
+  expect(await find({ subject })).toEqual([]);
+  const csv = await ana("GET", `/messages/export?${new URLSearchParams({ subject })}`);
+  expect(csv.status).toBe(200);
+  expect(String(csv.body).trim().split("\n")).toHaveLength(1);
+});

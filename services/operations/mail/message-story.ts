@@ -9,11 +9,15 @@ import {
   type Waiting,
 } from "../../store/mail/explorer/stories.ts";
 
+/** What happened to a message, or that nothing more will: somebody took it back, or its recipient is not mailed any more. */
+export type StoryEvent = ToldEvent | (Omit<ToldEvent, "kind"> & { readonly kind: "cancelled" });
+
 /** All that is known of one message to one recipient. */
 export interface MessageStory {
   readonly message: FoundMessage;
   readonly attempts: readonly ToldAttempt[];
-  readonly events: readonly ToldEvent[];
+  /** Oldest first. */
+  readonly events: readonly StoryEvent[];
   readonly waiting: Waiting;
 }
 
@@ -28,5 +32,13 @@ export async function readMessageStory(
   if (message === undefined || waiting === undefined) return undefined;
   const attempts = await listAttempts(db, instanceId, deliveryId);
   const events = await listDeliveryEvents(db, instanceId, deliveryId);
-  return { message, attempts, events, waiting };
+  return { message, attempts, events: [...events, ...cancellationOf(message)].sort(byMoment), waiting };
+}
+
+const byMoment = (one: StoryEvent, other: StoryEvent) => one.at.getTime() - other.at.getTime();
+
+/** A cancellation is no event of the contact: the delivery itself has it. */
+function cancellationOf({ state, finishedAt }: FoundMessage): StoryEvent[] {
+  if (state !== "cancelled" || finishedAt === null) return [];
+  return [{ at: finishedAt, kind: "cancelled", machine: false, detail: null }];
 }

@@ -162,9 +162,6 @@ function TimeLine({ story }: { readonly story: Story }) {
     { at: story.accepted, tone: "accent", title: words.wasAccepted },
     ...story.attempt_list.map(toAttemptEntry),
     ...story.events.filter(({ kind }) => kind !== "sent").map(toEventEntry),
-    ...(story.state === "cancelled" && story.finished !== null
-      ? [{ at: story.finished, tone: "quiet" as const, title: words.wasCancelled }]
-      : []),
   ];
   const inOrder = entries.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
   return (
@@ -234,6 +231,7 @@ const BAD_EVENTS = new Set(["hard-bounce", "soft-bounce", "complained", "invalid
 function toEventEntry({ at, kind, machine, reason, words: said }: MessageEvent): Entry {
   const { events, bounceReasons, contacts } = texts().mail;
   const reasons: Readonly<Record<string, string>> = bounceReasons;
+  if (kind === "cancelled") return { at, tone: "quiet", title: texts().mail.messages.wasCancelled };
   const name = EVENT_NAMES[kind];
   return {
     at,
