@@ -60,7 +60,7 @@ export const mail = {
     unprotected: "The contact was taken off the whitelist",
     erase: "Erase",
     eraseHint:
-      "Everything held on this address goes for good: the contact, its events, and the messages archived for it.",
+      "Everything held on this address goes for good: the contact, its events, and the messages archived for it. Copies for others of a message to it are cancelled too while they wait: they show what was for it.",
     erased: "Everything held on the address was erased",
     history: "History",
     historyHint: "Newest first, in the instance's time zone.",

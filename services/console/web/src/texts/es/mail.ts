@@ -61,7 +61,7 @@ export const mail: Texts["mail"] = {
     unprotected: "Se quitó el contacto de la lista blanca",
     erase: "Borrar todo",
     eraseHint:
-      "Todo lo que se guarda de esta dirección se pierde: el contacto, sus eventos y los mensajes archivados para él.",
+      "Todo lo que se guarda de esta dirección se pierde: el contacto, sus eventos y los mensajes archivados para él. También se cancelan, mientras esperan, las copias para otros de un mensaje dirigido a ella: muestran lo que era para ella.",
     erased: "Se borró todo lo que se guardaba de la dirección",
     history: "Historial",
     historyHint: "Lo más nuevo primero, en la zona horaria de la instancia.",
