@@ -22,3 +22,8 @@ export function parseHttpUrl(text: string): URL | undefined {
   const url = parseUrl(text);
   return url?.protocol === "http:" || url?.protocol === "https:" ? url : undefined;
 }
+
+/** Whether somebody may name this as a URL. One with controls is none, although a parser does without them. */
+export function isHttpUrl(text: string): boolean {
+  return !/[\x00-\x1f\x7f]/.test(text) && parseHttpUrl(text) !== undefined;
+}

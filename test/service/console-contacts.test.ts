@@ -265,6 +265,15 @@ describe("filters", () => {
     expect((await north("DELETE", `${at}/filters/${added.id}`)).status).toBe(404);
   });
 
+  test.each(["http://127.0.0.1/\r\nX: y", "http://127.0.0.1/\n", "http://exa\tmple.org/", "ftp://example.org/", "x"])(
+    "a webhook at %j is refused",
+    async (url) => {
+      const refused = await north("POST", `${at}/webhooks`, { url, name: "odd" });
+      expect(refused).toMatchObject({ status: 400, body: { values: { field: "url" } } });
+      expect((await north("GET", `${at}/webhooks`)).body.webhooks).toEqual([]);
+    },
+  );
+
   test("one that names a group which is gone selects nobody, and is refused wherever it would be used", async () => {
     const condiciones = { no: { grupo: "quitado" } };
     await north("POST", `${at}/groups`, { nombre: "quitado" });

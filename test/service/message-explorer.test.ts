@@ -213,6 +213,12 @@ describe("what waits", () => {
     const again = await ana("POST", `/messages/${story.id}/cancel`);
     expect(again).toMatchObject({ status: 409 });
     expect(await find({ state: "cancelled" })).toEqual(["a@held.example.net"]);
+    const cancelled = await storyOf("a@held.example.net");
+    expect(cancelled.events.at(-1)).toEqual({
+      ...{ at: cancelled.finished, kind: "cancelled", machine: false, reason: "", words: "" },
+    });
+    const shown = await runCommand(registerMessageCommand, stack.context, ["message", "show", "test", `${story.id}`]);
+    expect(shown.lines.join("\n").split("\n").at(-1)).toBe(`${cancelled.finished}  cancelled`);
     const { db } = stack.context;
     await releaseDestination(db, "held.example.net");
     await storyOf("b@held.example.net", ({ state }) => state === "delivered");
@@ -409,3 +415,11 @@ test.each(["'; drop table messages; --", "%", "\\", "😀", "a:* & b | !c", "<",
     }
   },
 );
+
+test.each(["%", "---", "*", "?!", "😀"])("a subject of %j alone is nobody's, in exports neither", async (subject) => {
+  expect((await find({})).length).toBeGreaterThan(0);
+  expect(await find({ subject })).toEqual([]);
+  const csv = await ana("GET", `/messages/export?${new URLSearchParams({ subject })}`);
+  expect(csv.status).toBe(200);
+  expect(String(csv.body).trim().split("\n")).toHaveLength(1);
+});

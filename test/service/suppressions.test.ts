@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { parseSuppressionTarget, type SuppressionTarget } from "../../services/core/mail/suppression.ts";
+import { parseSuppressionTarget } from "../../services/core/mail/suppression.ts";
 import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import { importSuppressions } from "../../services/operations/mail/suppression-import.ts";
 import {
@@ -15,7 +15,8 @@ import {
   listSuppressions,
 } from "../../services/store/mail/contacts/suppression-list.ts";
 import { findSuppressed, type SuppressionOwner } from "../../services/store/mail/contacts/suppressions.ts";
-import { startMailApi, type TestInstance, type TestMailApi } from "../support/mail-api.ts";
+import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+import { makeCampaign, sendTo, target, unsubscribe } from "../support/suppressions.ts";
 
 let api: TestMailApi;
 let campaign: number;
@@ -28,39 +29,11 @@ afterAll(async () => {
   expect(api.failures).toEqual([]);
 });
 
-async function makeCampaign(instance: TestInstance): Promise<number> {
-  const made = await instance.call("POST", "/v1/campania", {
-    ...{ tipo: "api", nombre: "news", remitente: "n@example.org", remitente_nombre: "N", asunto: "Hi" },
-    ...{ url: "https://example.org/", charset: "utf8", desusc: "no" },
-  });
-  expect(made.status).toBe(200);
-  return made.body.numid;
-}
-
-function target(text: string): SuppressionTarget {
-  const read = parseSuppressionTarget(text);
-  if (!read.ok) throw new Error(read.error.message);
-  return read.value;
-}
-
 const list = (owner: SuppressionOwner, text: string, kind: AddedKind = "by-hand") =>
   suppress(api.db, owner, { target: target(text), kind, note: "", creator: "ana" });
 
-async function send(to: readonly string[], copies: readonly string[] = [], instance = api.north) {
-  const one = to.length === 1;
-  const answer = await instance.call("POST", `/v1/envio/send_${one ? "one" : "many"}_inline/`, {
-    ...{ campana_id: campaign, email: true, html: "x" },
-    ...(one ? { contacto: { email: to[0] } } : { contactos: to.map((email) => ({ email })) }),
-    ...(copies.length > 0 ? { copia: copies.map((cc_email) => ({ cc_email })) } : {}),
-  });
-  expect(answer.status).toBe(200);
-  const info = await instance.call("GET", `/v1/eeid_info/${answer.body.eeid}`);
-  const events = info.body.envio_efectivo.contactos.map(
-    ({ email, eventos }: { email: string; eventos: { eventos: string }[] }) =>
-      `${email} ${eventos.map((event) => event.eventos).join()}`,
-  );
-  return { sent: answer.body.sent, events: events.sort() };
-}
+const send = (to: readonly string[], copies?: readonly string[]) => sendTo(api.north, campaign, to, copies);
+const leave = (email: string) => unsubscribe(api, { campaign, email });
 
 describe("a target", () => {
   test.each([
@@ -159,6 +132,7 @@ test("the operations of the API and the list tell one truth", async () => {
   await list(mine, "later@truth.test", "unsubscribed");
   expect((await send(["later@truth.test"])).events).toEqual([]);
   expect(await kinds("later@truth.test")).toEqual(["unsubscribed"]);
+  await leave("later@truth.test");
   expect(await unsuppress(api.db, mine, "later@truth.test", "unsubscribed")).toBe("own-unsubscription");
 });
 
@@ -176,6 +150,10 @@ test("what is taken off without its kind is taken off wherever it is kept", asyn
   await list(mine, "much@all.test", "by-hand");
   await list(mine, "much@all.test", "unsubscribed");
   expect((await kinds("much@all.test")).sort()).toEqual(["by-hand", "invalid", "unsubscribed", "whitelist"]);
+  expect(await unsuppress(api.db, mine, "much@all.test")).toBe("removed");
+  expect(await kinds("much@all.test")).toEqual([]);
+  await leave("much@all.test");
+  await list(mine, "much@all.test", "invalid");
   expect(await unsuppress(api.db, mine, "much@all.test")).toBe("removed");
   expect(await kinds("much@all.test")).toEqual(["unsubscribed"]);
   expect(await unsuppress(api.db, mine, "much@all.test")).toBe("own-unsubscription");

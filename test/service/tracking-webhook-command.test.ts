@@ -115,6 +115,7 @@ test("refuses a filter that names a group which is gone", async () => {
 
 test.each([
   [["set", "north", "file:///etc/passwd"], "file:///etc/passwd is no http(s) URL"],
+  [["set", "north", "http://127.0.0.1/\r\nX: y"], "http://127.0.0.1/\\r\\nX: y is no http(s) URL"],
   [["replay", "north", "x"], "x is no number of a batch"],
   [["replay", "north", "0"], "0 is no number of a batch"],
 ])("%j is no way to call it", async (words, text) => {

@@ -63,7 +63,9 @@ function registerErase(contact: Command, runtime: CommandRuntime): void {
     .argument("<instance>")
     .argument("<email>")
     .option("--keep-out", "keep a digest of the address, so that it is not mailed again however it comes back", false)
-    .description("remove everything held on an address, for good")
+    .description(
+      "remove everything held on an address, for good; copies (cc, bcc) that still wait of a message to it show what was for it, and are cancelled as well",
+    )
     .action(async (name: string, email: string, options: { readonly keepOut: boolean }) => {
       const address = readAddress(runtime, email);
       const erasure = await withInstance(runtime, name, ({ db }, { id }) => eraseAddress(db, id, address, options));

@@ -119,7 +119,7 @@ function registerImport(suppression: Command, runtime: CommandRuntime): void {
     .argument("<instance>", WHOSE)
     .argument(
       "<file>",
-      "CSV with a header: address, and where there are such kind, since, note; - reads standard input",
+      "CSV with a header: address, and where there are such kind, since, note; - reads standard input. What an export has of single campaigns (campaign) is refused where it is not there already",
     )
     .option("--dry-run", "report what would be done, and change nothing", false)
     .description("list what a CSV names")

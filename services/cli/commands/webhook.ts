@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import type { FilterCondition } from "../../core/mail/filter-condition.ts";
 import { toConditionJson } from "../../core/mail/filter-json.ts";
-import { hasCredentials, parseHttpUrl } from "../../core/url.ts";
+import { hasCredentials, isHttpUrl } from "../../core/url.ts";
 import { judgeSelection } from "../../operations/mail/judge-selection.ts";
 import { readToldKinds, showWebhookBatch, toldNames } from "../../operations/mail/told-events.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -95,7 +95,7 @@ function registerSet(webhook: Command, runtime: CommandRuntime): void {
     .option("--full", "tell why and how as well: reason, status, reply, attempt, exchanger, message id", false)
     .description("tell events to this URL; prints the secret that signs them")
     .action(async (name: string, url: string, { name: which, ...options }: SetOptions) => {
-      if (!parseHttpUrl(url)) runtime.misused(`${url} is no http(s) URL`);
+      if (!isHttpUrl(url)) runtime.misused(`${JSON.stringify(url).slice(1, -1)} is no http(s) URL`);
       if (hasCredentials(url))
         runtime.misused("the URL must have no user name and no password: they would not be sent");
       if (!/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/.test(which)) runtime.misused(`${which} is no name of a webhook`);

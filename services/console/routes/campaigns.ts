@@ -3,9 +3,9 @@ import { lineOfText } from "../../core/mail/contact-input.ts";
 import { judgePlaces } from "../../core/mail/personalise.ts";
 import { invalidField, missingField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { isHttpUrl } from "../../core/url.ts";
 import { judgeSelection } from "../../operations/mail/judge-selection.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
-import { isHttpUrl } from "../../platform/lookups/fetch-html.ts";
 import { makeResolver } from "../../platform/lookups/resolver.ts";
 import {
   type CampaignMessage,

@@ -153,7 +153,8 @@ function eraseEndpoint(context: ConsoleContext): ConsoleEndpoint {
   return consoleEndpoint({
     method: "DELETE",
     path: "/instances/:name/contacts/:email",
-    summary: "Remove everything held on an address, for good",
+    summary:
+      "Remove everything held on an address, for good. Copies (cc, bcc) that still wait of a message to it show what was for it: they are cancelled as well",
     authorise: areaOf("instance"),
     params: contactParams,
     reply: z.object({ contactos: z.int(), eventos: z.int(), mensajes: z.int() }),

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { toConditionJson } from "../../core/mail/filter-json.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { hasCredentials } from "../../core/url.ts";
+import { hasCredentials, isHttpUrl } from "../../core/url.ts";
 import { findGoneGroup, judgeSelection } from "../../operations/mail/judge-selection.ts";
 import { readToldKinds, showWebhookBatch, toldNames } from "../../operations/mail/told-events.ts";
 import { sentenceJson } from "../../platform/http/problem.ts";
@@ -28,9 +28,12 @@ import { withInstance } from "../with-instance.ts";
 
 const webhookName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/, "instance-name-form");
 const webhookUrl = z
-  .url({ protocol: /^https?$/, message: "http-url" })
+  .string()
   .max(2_000)
-  .refine((text) => !hasCredentials(text), "url-credentials");
+  .refine(isHttpUrl, "http-url")
+  .refine((text) => !hasCredentials(text), "url-credentials")
+  .trim()
+  .meta({ format: "uri" });
 const instanceParams = z.object({ name: z.string() });
 const webhookParams = z.object({ name: z.string(), id: z.string() });
 /** What a webhook is told. */

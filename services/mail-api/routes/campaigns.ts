@@ -4,9 +4,9 @@ import { lineOfText } from "../../core/mail/contact-input.ts";
 import { DYNAMIC_SUBJECT } from "../../core/mail/personalise.ts";
 import { forbidden, invalidField, missingField, notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { isHttpUrl } from "../../core/url.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
-import { isHttpUrl } from "../../platform/lookups/fetch-html.ts";
 import {
   addCampaign,
   type Campaign,

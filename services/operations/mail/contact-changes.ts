@@ -1,19 +1,23 @@
+import type { ListingWords } from "../../core/mail/suppression.ts";
 import type { Db } from "../../platform/postgres/db.ts";
+import { lockContacts, lockUnlistedContact, setInvalid, setValid } from "../../store/mail/contacts/contacts.ts";
+import { removeValidityRows } from "../../store/mail/contacts/suppressions.ts";
+import { broughtIn } from "../../store/mail/contacts/taken-over.ts";
 import {
   addUnsubscription,
-  lockUnlistedContact,
-  setInvalid,
-  setValid,
+  endUnsubscription,
+  isUnsubscriptionBroughtIn,
   type Unsubscription,
-} from "../../store/mail/contacts/contacts.ts";
-import { removeValidityRows } from "../../store/mail/contacts/suppressions.ts";
+} from "../../store/mail/contacts/unsubscriptions.ts";
 import { recordEvents } from "../../store/mail/events/events.ts";
-import { lockSubscribed, unsubscribeFromInstance } from "../../store/mail/tracking/subscriptions.ts";
+import { lockSubscription, unsubscribeAllFromInstance } from "../../store/mail/tracking/subscriptions.ts";
 
 /** Why a contact becomes invalid, and what the event says of it. */
 export interface InvalidationCause {
-  /** Only a `request` confirms a contact that is invalid already with another event. */
+  /** Only a `request` confirms a contact that is invalid already with another event, and whoever has words for it. */
   readonly reason: "request" | "hard-bounces" | "complaint" | "brought-in";
+  /** Of what was brought in. */
+  readonly words?: ListingWords;
   readonly campaignNumid?: number;
   readonly eeid?: string;
   readonly deliveryId?: number;
@@ -29,14 +33,15 @@ export async function invalidateContact(
   db: Db,
   instanceId: number,
   contactId: number,
-  { reason, ...cause }: InvalidationCause,
+  { reason, words, ...cause }: InvalidationCause,
 ): Promise<ValidityChange> {
   return db.transaction(async (transaction) => {
     const contact = await lockUnlistedContact(transaction, instanceId, contactId);
     if (typeof contact === "string") return contact;
-    if (contact.invalid && reason !== "request") return "already-invalid";
+    if (contact.invalid && reason !== "request" && words === undefined) return "already-invalid";
     await setInvalid(transaction, { instanceId, id: contactId });
-    const event = { ...cause, at: contact.at, instanceId, contactId, detail: { reason } };
+    const detail = words === undefined ? { reason } : broughtIn(reason, words);
+    const event = { ...cause, at: contact.at, instanceId, contactId, detail };
     await recordEvents(transaction, [{ ...event, kind: "invalidated" }]);
     return "done";
   });
@@ -56,7 +61,7 @@ export async function revalidateContact(
     if (typeof contact === "string") return contact;
     await setValid(transaction, { instanceId, id: contactId }, contact.at);
     // Brought in from elsewhere before it was a contact: now it is said to be valid.
-    await removeValidityRows(transaction, instanceId, contactId);
+    await removeValidityRows(transaction, instanceId, [contact.emailKey]);
     await recordEvents(transaction, [{ instanceId, contactId, at: contact.at, kind: "revalidated" }]);
     return "done";
   });
@@ -79,7 +84,7 @@ export async function unsubscribeContact(
 
 /** Why a contact gets nothing more of an instance: it was brought in so, or chose it where it got a message. */
 export type UnsubscriptionCause =
-  | { readonly reason: "brought-in" }
+  | { readonly reason: "brought-in"; readonly words: ListingWords }
   | {
       readonly reason: "all";
       readonly campaignNumid: number;
@@ -88,19 +93,49 @@ export type UnsubscriptionCause =
       readonly at: Date;
     };
 
-/** Takes a contact off all of an instance's mail and stores the event; a second time does neither. @returns whether it was done now */
+/**
+ * Takes a contact off all of an instance's mail and stores the event; a second time does neither. Of one that was brought in
+ * so, the person's own word is stored as well, and what else is said of it.
+ * @returns whether anything was stored now
+ */
 export async function unsubscribeFromAll(
   db: Db,
   instanceId: number,
   contactId: number,
-  { reason, ...cause }: UnsubscriptionCause,
+  cause: UnsubscriptionCause,
 ): Promise<boolean> {
   return db.transaction(async (transaction) => {
-    const lockedAt = await lockSubscribed(transaction, instanceId, contactId);
-    if (lockedAt === undefined) return false;
-    const event = { at: lockedAt, ...cause, instanceId, contactId, detail: { reason } };
-    await unsubscribeFromInstance(transaction, { instanceId, id: contactId }, event.at);
-    await recordEvents(transaction, [{ ...event, kind: "unsubscribed" }]);
+    const contact = { instanceId, id: contactId };
+    const locked = await lockSubscription(transaction, contact);
+    if (locked === undefined) return false;
+    const event = describeUnsubscription(cause, locked.at);
+    if (locked.unsubscribed) {
+      if (!(await isUnsubscriptionBroughtIn(transaction, contact))) return false;
+    } else {
+      const since = cause.reason === "brought-in" ? cause.words.since : undefined;
+      await unsubscribeAllFromInstance(transaction, instanceId, [{ id: contactId, at: since ?? event.at }]);
+    }
+    await recordEvents(transaction, [{ ...event, instanceId, contactId, kind: "unsubscribed" }]);
+    return true;
+  });
+}
+
+function describeUnsubscription(cause: UnsubscriptionCause, lockedAt: Date) {
+  if (cause.reason === "brought-in") return { at: lockedAt, detail: broughtIn(cause.reason, cause.words) };
+  const { reason, ...own } = cause;
+  return { ...own, detail: { reason } };
+}
+
+/**
+ * Takes back that a contact was brought in as unsubscribed from everything. What its person chose stays.
+ * @returns whether there was anything to take back
+ */
+export async function takeBackUnsubscription(db: Db, instanceId: number, contactId: number): Promise<boolean> {
+  return db.transaction(async (transaction) => {
+    const contact = { instanceId, id: contactId };
+    await lockContacts(transaction, [contact]);
+    if (!(await isUnsubscriptionBroughtIn(transaction, contact))) return false;
+    await endUnsubscription(transaction, contact);
     return true;
   });
 }

@@ -68,7 +68,13 @@ export const storyJson = messageJson.extend({
     }),
   ),
   events: z.array(
-    z.object({ at: z.string(), kind: z.string(), machine: z.boolean(), reason: z.string(), words: z.string() }),
+    z.object({
+      at: z.string(),
+      kind: z.string().meta({ description: "of an event, or `cancelled`: nothing more is sent" }),
+      machine: z.boolean(),
+      reason: z.string(),
+      words: z.string(),
+    }),
   ),
   reports: z
     .array(

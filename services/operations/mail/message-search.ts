@@ -111,10 +111,10 @@ export async function planSearch(db: Db, instanceId: number, search: MessageSear
   const said = reply === undefined ? undefined : readReplyWords(reply);
   const resultIds = said?.general ? await findResultsByWords(db, instanceId, said.general, MOST_RESULTS) : undefined;
   const pathIds = source === undefined ? undefined : await findPathsFrom(db, instanceId, source, MOST_PATHS);
-  const terms = [
-    ...subjectTerms(instanceId, subject ?? ""),
-    ...(author === undefined ? [] : [senderTerm(instanceId, author)]),
-  ];
+  const ofSubject = subjectTerms(instanceId, subject ?? "");
+  // Without a letter or a digit there is no word that a subject has.
+  if (ofSubject.length === 0 && subject !== undefined && subject.trim() !== "") return undefined;
+  const terms = [...ofSubject, ...(author === undefined ? [] : [senderTerm(instanceId, author)])];
   const contactId = address?.ok ? await findContactId(db, instanceId, address.value.key) : undefined;
   const conditions: MessageConditions = {
     ...(address?.ok ? { contactId: contactId ?? null, local: address.value.local } : {}),

@@ -14,11 +14,15 @@ import {
   readReturnedReport,
 } from "../../store/mail/inbound/returned-reports.ts";
 
+/** What happened to a message, or that nothing more will: somebody took it back, or its recipient is not mailed any more. */
+export type StoryEvent = ToldEvent | (Omit<ToldEvent, "kind"> & { readonly kind: "cancelled" });
+
 /** All that is known of one message to one recipient. */
 export interface MessageStory {
   readonly message: FoundMessage;
   readonly attempts: readonly ToldAttempt[];
-  readonly events: readonly ToldEvent[];
+  /** Oldest first. */
+  readonly events: readonly StoryEvent[];
   readonly waiting: Waiting;
   readonly reports: readonly ReturnedReport[];
 }
@@ -35,7 +39,7 @@ export async function readMessageStory(
   const attempts = await listAttempts(db, instanceId, deliveryId);
   const events = await listDeliveryEvents(db, instanceId, deliveryId);
   const reports = await listReturnedReports(db, deliveryId);
-  return { message, attempts, events, waiting, reports };
+  return { message, attempts, events: [...events, ...cancellationOf(message)].sort(byMoment), waiting, reports };
 }
 
 /**
@@ -50,4 +54,12 @@ export async function readMessageReport(
 ): Promise<Buffer | undefined> {
   const [message] = await siftDeliveries(db, instanceId, [of.deliveryId], {});
   return message && readReturnedReport(db, of.deliveryId, of.reportId);
+}
+
+const byMoment = (one: StoryEvent, other: StoryEvent) => one.at.getTime() - other.at.getTime();
+
+/** A cancellation is no event of the contact: the delivery itself has it. */
+function cancellationOf({ state, finishedAt }: FoundMessage): StoryEvent[] {
+  if (state !== "cancelled" || finishedAt === null) return [];
+  return [{ at: finishedAt, kind: "cancelled", machine: false, detail: null }];
 }

@@ -4,24 +4,23 @@ import { parseDateOrMoment } from "../../core/moment.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import {
-  addSuppressions,
-  findListedKeys,
-  type NewSuppression,
-  type SuppressionOwner,
-} from "../../store/mail/contacts/suppressions.ts";
+import { findCampaignUnsubscriptions } from "../../store/mail/contacts/standings.ts";
+import type { SuppressionOwner } from "../../store/mail/contacts/suppressions.ts";
 import type { ImportOptions, ImportReport } from "./contact-import.ts";
 import { columnMissing, findHeaderFault, nameCells, readHeader, readRecords } from "./csv-records.ts";
+import { type Listed, listEntries, rehearseEntries, type Suppression } from "./list-entries.ts";
 import { type ImportError, RejectedLines } from "./rejected-lines.ts";
-import { ADDED_KINDS, type AddedKind, findUnfitKind, type Suppression, suppress } from "./suppressions.ts";
+import { ADDED_KINDS, type AddedKind, findUnfitKind } from "./suppressions.ts";
 
-const LINES_PER_WRITE = 1_000;
+/** Their addresses, and the contacts among them, are locked together. */
+const LINES_PER_WRITE = 250;
 export const MOST_NOTE_CHARACTERS = 500;
 
 /**
  * Reads a list from CSV: UTF-8, commas, a header with `address` (an address or a domain), and where they are there `kind`
- * (by-hand where it is empty), `since` and `note`; other columns are left alone, so that an export can be read back. Bad
- * lines are reported and do not stop good ones.
+ * (by-hand where it is empty), `since`, `note` and `campaign`; other columns are left alone, so that an export can be read
+ * back: where it came from it changes nothing. Elsewhere unsubscriptions from one campaign are refused. Bad lines are
+ * reported and do not stop good ones.
  * @param options.creator login of who brings them in
  * @param options.now what lies ahead of it by more than a day is no moment that something was listed at
  */
@@ -33,7 +32,10 @@ export async function importSuppressions(
 ): Promise<ImportReport> {
   const errors = new RejectedLines(options.mostErrors);
   const report = { created: 0, updated: 0 };
-  const handle = options.dryRun ? makeRehearsal(db, owner, report) : makeWriter(db, owner, report);
+  const list = options.dryRun
+    ? rehearseEntries(db, owner)
+    : (entries: readonly Suppression[]) => listEntries(db, owner, entries);
+  const handle = makeHandle(db, owner, report, list);
   let waiting: Line[] = [];
   const flush = async () => {
     const lines = waiting;
@@ -51,8 +53,8 @@ export async function importSuppressions(
     }
     options.onProgress?.(line - 2);
     const read = readLine(header, record, options);
-    const fault = read.ok ? findUnfitKind(owner, read.value.target, read.value.kind) : read.error;
-    if (read.ok && !fault) waiting.push({ line, entry: read.value });
+    const fault = read.ok ? findUnfitKind(owner, read.value.entry.target, read.value.entry.kind) : read.error;
+    if (read.ok && !fault) waiting.push({ line, ...read.value });
     else if (fault) errors.push({ line, reason: fault });
     if (waiting.length >= LINES_PER_WRITE) {
       await flush();
@@ -83,13 +85,15 @@ function inEnglish(reason: Sentence): Sentence {
 interface Line {
   readonly line: number;
   readonly entry: Suppression;
+  /** Of an unsubscription from this campaign alone. */
+  readonly campaignNumid?: number;
 }
 
 function readLine(
   header: readonly string[],
   record: readonly string[],
   { creator, now }: { readonly creator: string; readonly now: Date },
-): Result<Suppression, Sentence> {
+): Result<Omit<Line, "line">, Sentence> {
   const named = nameCells(header, record);
   if (!named.ok) return named;
   const cell = (name: string) => (named.value.get(name) ?? "").trim();
@@ -102,9 +106,11 @@ function readLine(
   if (cell("since") !== "" && !(since && isMoment(since, now)))
     return refuse(sentence("column-invalid", { column: "since" }));
   if (cell("note").length > MOST_NOTE_CHARACTERS) return refuse(sentence("column-invalid", { column: "note" }));
-  // One campaign's unsubscription must not become one from everything.
-  if (cell("campaign") !== "") return refuse(sentence("column-invalid", { column: "campaign" }));
-  return ok({ target: target.value, kind: kind as AddedKind, note: cell("note"), creator, since });
+  const campaign = cell("campaign");
+  const isOfCampaign = kind === "unsubscribed" && !target.value.isDomain && /^[1-9]\d{0,14}$/.test(campaign);
+  if (campaign !== "" && !isOfCampaign) return refuse(sentence("column-invalid", { column: "campaign" }));
+  const entry = { target: target.value, kind: kind as AddedKind, note: cell("note"), creator, since };
+  return ok(isOfCampaign ? { entry, campaignNumid: Number(campaign) } : { entry });
 }
 
 function isMoment(date: Date, now: Date): boolean {
@@ -119,46 +125,42 @@ interface Count {
 /** Does what some lines say, in their order. @returns what could not be done */
 type Handle = (lines: readonly Line[]) => Promise<ImportError[]>;
 
-/** Rows go in one statement; what may be a contact's goes one by one. */
-function makeWriter(db: Db, owner: SuppressionOwner, report: Count): Handle {
+/** @param list puts entries on the list, or only says what would become of them */
+function makeHandle(
+  db: Db,
+  owner: SuppressionOwner,
+  report: Count,
+  list: (entries: readonly Suppression[]) => Promise<readonly Listed[]>,
+): Handle {
   return async (lines) => {
-    const errors: ImportError[] = [];
-    const rows = new Map<string, NewSuppression>();
-    const flush = async () => {
-      const added = await addSuppressions(db, owner, [...rows.values()]);
-      report.created += added;
-      report.updated += rows.size - added;
-      rows.clear();
-    };
-    for (const { line, entry } of lines) {
-      const { target, kind, ...about } = entry;
-      // A later line about the same target has to find the earlier one done.
-      if (rows.has(target.key)) await flush();
-      if (kind === "by-hand" || (owner === "operator" && kind !== "whitelist")) {
-        rows.set(target.key, { ...target, kind, ...about });
-        continue;
-      }
-      const done = await suppress(db, owner, entry);
-      if (!done.ok) errors.push({ line, reason: done.error });
+    const ofCampaigns = lines.filter(({ campaignNumid }) => campaignNumid !== undefined);
+    const ofEverything = lines.filter(({ campaignNumid }) => campaignNumid === undefined);
+    const errors = await passCampaigns(db, owner, report, ofCampaigns);
+    const listed = await list(ofEverything.map(({ entry }) => entry));
+    for (const [index, done] of listed.entries()) {
+      if (!done.ok) errors.push({ line: ofEverything[index]!.line, reason: done.error });
       else if (done.value === "added") report.created++;
       else report.updated++;
     }
-    await flush();
     return errors;
   };
 }
 
-/** Says of rows alone whether they are new: what lines do to contacts is told as a change. */
-function makeRehearsal(db: Db, owner: SuppressionOwner, report: Count): Handle {
-  const added = new Set<string>();
-  return async (lines) => {
-    const keys = lines.map(({ entry }) => entry.target.key);
-    const listed = await findListedKeys(db, owner, keys);
-    for (const key of keys) {
-      if (listed.has(key) || added.has(key)) report.updated++;
-      else report.created++;
-      added.add(key);
-    }
-    return [];
-  };
+/** An unsubscription from one campaign is its person's, who says so in a message of it: what is there already counts. */
+async function passCampaigns(
+  db: Db,
+  owner: SuppressionOwner,
+  report: Count,
+  lines: readonly Line[],
+): Promise<ImportError[]> {
+  if (lines.length === 0) return [];
+  const wanted = lines.map(({ entry, campaignNumid }) => ({ key: entry.target.key, campaignNumid: campaignNumid! }));
+  const known = owner === "operator" ? new Set() : await findCampaignUnsubscriptions(db, owner.instanceId, wanted);
+  const errors: ImportError[] = [];
+  for (const [index, { line }] of lines.entries()) {
+    const { key, campaignNumid } = wanted[index]!;
+    if (known.has(`${key} ${campaignNumid}`)) report.updated++;
+    else errors.push({ line, reason: sentence("suppression-of-campaign") });
+  }
+  return errors;
 }

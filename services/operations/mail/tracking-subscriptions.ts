@@ -2,6 +2,7 @@ import { validateAddress } from "../../core/mail/address.ts";
 import type { Transaction } from "../../platform/postgres/db.ts";
 import { findContactId } from "../../store/mail/contacts/contact-profiles.ts";
 import { addMissingContacts } from "../../store/mail/contacts/recipients.ts";
+import { takeOverListed } from "../../store/mail/contacts/taken-over.ts";
 import { assignContact, type DeliveryOwner, findDelivery } from "../../store/mail/queue/deliveries.ts";
 import { setUntracked } from "../../store/mail/tracking/subscriptions.ts";
 import { unsubscribeContact, unsubscribeFromAll } from "./contact-changes.ts";
@@ -48,5 +49,6 @@ async function makeContactOfCopy(transaction: Transaction, copy: DeliveryOwner):
   const address = validateAddress(recipient, { allowSmtputf8: true });
   if (!address.ok) throw new Error(`delivery ${deliveryId} went to no address: ${address.error.message}`);
   await addMissingContacts(transaction, instanceId, [{ address: address.value }]);
+  await takeOverListed(transaction, instanceId, [address.value.key]);
   return (await findContactId(transaction, instanceId, address.value.key))!;
 }

@@ -4,7 +4,7 @@ import { resolve } from "node:path";
 import { formatAddressBlock, readBlockAround } from "../../core/dns/address-block.ts";
 import { KeyRing } from "../../core/key-ring.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { parseHttpUrl, parseUrl } from "../../core/url.ts";
+import { isHttpUrl, parseHttpUrl, parseUrl } from "../../core/url.ts";
 
 /** Reads one setting: null stands for unset; the error is the rest of the sentence after the variable's name. */
 export type Parse<T> = (text: string | null) => Result<T, string>;
@@ -149,7 +149,7 @@ export const listenList: Parse<readonly HostPort[]> = (value) => {
 };
 
 export const httpUrl: Parse<string> = (value) => {
-  const url = parseHttpUrl(value ?? "");
+  const url = isHttpUrl(value ?? "") ? parseHttpUrl(value ?? "") : undefined;
   return url && !url.search && !url.hash
     ? ok(url.href.replace(/\/$/, ""))
     : refuse("must be an http or https URL without query");

@@ -1,6 +1,6 @@
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
-import { parseHttpUrl, parseUrl } from "../../core/url.ts";
+import { isHttpUrl, parseUrl } from "../../core/url.ts";
 import { withTime } from "../deadline.ts";
 import { type FetchSurroundings, openPinnedAgent } from "./pinned-agent.ts";
 
@@ -50,11 +50,6 @@ export async function fetchText(
       return refuse(signal.aborted || performance.now() >= endsAtMs ? sentence("timeout") : describeError(error));
     }
   });
-}
-
-/** Whether text is a URL that may be fetched. One with controls is none, although a parser does without them. */
-export function isHttpUrl(text: string): boolean {
-  return !/[\x00-\x1f\x7f]/.test(text) && parseHttpUrl(text) !== undefined;
 }
 
 interface Hop extends FetchSurroundings {

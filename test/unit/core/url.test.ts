@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { parseHttpUrl, parseUrl } from "../../../services/core/url.ts";
+import { isHttpUrl, parseHttpUrl, parseUrl } from "../../../services/core/url.ts";
 
 test("a host beyond ASCII is one however often the function has run", () => {
   const ofHost = (host: string) => parseUrl(`https://${host}/`)?.hostname;
@@ -17,6 +17,14 @@ test.each([
 ])("%j as an http URL is %j", (text, href) => {
   expect(parseHttpUrl(text)?.href).toBe(href);
 });
+
+test.each([
+  ["https://example.org/a b", true],
+  ["http://127.0.0.1/\r\nX: y", false],
+  ["http://127.0.0.1/\n", false],
+  ["http://exa\tmple.org/", false],
+  ["ftp://example.org/", false],
+])("%j may be named as a URL: %j", (text, may) => expect(isHttpUrl(text)).toBe(may));
 
 test("a relative URL is resolved", () => {
   expect(parseUrl("../b", new URL("https://example.org/a/c"))?.href).toBe("https://example.org/b");

@@ -6,6 +6,8 @@ import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { joinGroups } from "./groups.ts";
 import { addMissingContacts } from "./recipients.ts";
+import { removeValidityRows } from "./suppressions.ts";
+import { takeOverListed } from "./taken-over.ts";
 
 /** Of a `contact`. @param instance the parameter with its instance: Citus does not infer it within subqueries */
 const groupNames = (instance: "$1" | "$2") => `select groups.name from contact_groups join groups
@@ -163,12 +165,22 @@ export async function saveContacts(
             .whereIn("id", created)
             .whereIn("email_key", [...oversized.keys()])
             .delete();
+    const saved = changes.filter(({ address }) => !oversized.has(address.key));
+    const valid = saved.filter(({ invalid }) => invalid === false);
+    await removeValidityRows(
+      transaction,
+      instanceId,
+      valid.map(({ address }) => address.key),
+    );
+    await takeOverListed(
+      transaction,
+      instanceId,
+      saved.map(({ address }) => address.key),
+    );
     await joinGroups(
       transaction,
       instanceId,
-      changes
-        .filter(({ address }) => !oversized.has(address.key))
-        .flatMap(({ address, groups = [] }) => groups.map((group) => ({ emailKey: address.key, group }))),
+      saved.flatMap(({ address, groups = [] }) => groups.map((group) => ({ emailKey: address.key, group }))),
     );
     return { created: created.length - unmade, oversized };
   });

@@ -38,7 +38,7 @@ export function lockAddress(transaction: Transaction, instanceId: number, emailK
   return lockAddresses(transaction, [{ instanceId, emailKey }]);
 }
 
-/** As {@link lockAddress}, one after another in the order given. */
+/** As {@link lockAddress}, one after another in the order of instances and addresses. */
 export async function lockAddresses(
   transaction: Transaction,
   addresses: readonly { readonly instanceId: number; readonly emailKey: string }[],
@@ -46,7 +46,8 @@ export async function lockAddresses(
   await queryRows(
     transaction,
     `select pg_advisory_xact_lock(hashtextextended(email_key, instance_id))
-     from unnest($1::text[], $2::bigint[]) as address (email_key, instance_id)`,
+     from (select * from unnest($1::text[], $2::bigint[]) as given (email_key, instance_id)
+       order by instance_id, email_key offset 0) as address`,
     [addresses.map(({ emailKey }) => emailKey), addresses.map(({ instanceId }) => instanceId)],
   );
 }
@@ -91,6 +92,7 @@ const instanceOf = ({ instanceId }: ContactOfInstance) => instanceId;
 
 /** A contact that may be made valid or invalid, whose address and row the transaction has locked. */
 export interface UnlistedContact {
+  readonly emailKey: string;
   readonly invalid: boolean;
   /** When its turn has come, by the clock that all share: the last event tells the state. */
   readonly at: Date;
@@ -113,7 +115,7 @@ export async function lockUnlistedContact(
     .where({ instance_id: instanceId, id: contactId })
     .forNoKeyUpdate()
     .first("invalid", transaction.raw("clock_timestamp() as at"));
-  return contact ?? "unknown";
+  return contact === undefined ? "unknown" : { ...contact, emailKey: known.email_key };
 }
 
 export async function setInvalid(transaction: Transaction, { instanceId, id }: ContactOfInstance): Promise<void> {
@@ -134,32 +136,4 @@ export async function setValid(
     last_operation: "revalidated",
     updated_at: transaction.fn.now(),
   });
-}
-
-/** @returns whether it was done now; false also for a contact or campaign that the instance does not have */
-export async function addUnsubscription(
-  transaction: Transaction,
-  { instanceId, contactId, campaignNumid, at }: Unsubscription,
-): Promise<boolean> {
-  const rows = await queryRows(
-    transaction,
-    `insert into campaign_unsubscriptions (instance_id, contact_id, campaign_numid, at)
-     select $2, contacts.id, campaigns.numid, $1 from contacts join campaigns on campaigns.instance_id = $2
-     where contacts.instance_id = $2 and contacts.id = $3 and campaigns.numid = $4
-     on conflict do nothing returning 1`,
-    [at, instanceId, contactId, campaignNumid],
-  );
-  if (rows.length === 0) return false;
-  await transaction("contacts")
-    .where({ instance_id: instanceId, id: contactId })
-    .update({ last_operation: "unsubscribed", updated_at: transaction.fn.now() });
-  return true;
-}
-
-/** A contact that takes itself off a campaign's recipients. */
-export interface Unsubscription {
-  readonly instanceId: number;
-  readonly contactId: number;
-  readonly campaignNumid: number;
-  readonly at: Date;
 }

@@ -6,6 +6,7 @@ import { integers, texts } from "../../../platform/postgres/array-columns.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { byInstance, isSpread, type Own, ownRows } from "../by-instance.ts";
 import { findSuppressed, isSuppressed, type SuppressingInstance } from "./suppressions.ts";
+import { takeOverListed } from "./taken-over.ts";
 
 /** Somebody to send to; names, when given, update the contact. */
 export interface RecipientAddress {
@@ -58,6 +59,13 @@ export async function resolveRecipients(
   const missed = recipients.flatMap(({ address }) => (found.has(address.key) ? [] : [address.key]));
   if (missed.length > 0) {
     for (const [key, contact] of await selectContacts(db, instanceId, campaignNumids, texts(missed)))
+      found.set(key, contact);
+  }
+  // Where nobody is listed this costs nothing. Who is listed by hand or by its domain is looked for in vain.
+  const listed = [...found.values()].filter(({ suppressed }) => suppressed).map(({ emailKey }) => emailKey);
+  const taken = await takeOverListed(db, instanceId, listed);
+  if (taken.length > 0) {
+    for (const [key, contact] of await selectContacts(db, instanceId, campaignNumids, texts(taken)))
       found.set(key, contact);
   }
   await updateNames(db, instanceId, recipients, found);

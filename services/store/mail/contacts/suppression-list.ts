@@ -9,7 +9,7 @@ export interface ListedSuppression {
   readonly kind: SuppressionKind;
   /** An address, or `@domain`; null of an erased address. */
   readonly target: string | null;
-  /** Null where nothing says when: contacts that a write of their profile made invalid. */
+  /** Null where nothing says when: contacts that a write of their profile made invalid, or whose event is not kept any more. */
   readonly since: Date | null;
   readonly note: string;
   readonly creator: string;
@@ -155,6 +155,11 @@ const NO_CAUSE = `null::smallint as cause_kind, null::timestamptz as cause_at, n
   null::bigint as campaign_numid, null::text as campaign_name`;
 const CAUSE = "cause.kind as cause_kind, cause.at as cause_at, cause.eeid, cause.detail";
 
+/** What an event has of who brought in what it tells. */
+function wordsOf(event: string): string {
+  return `coalesce(${event}.detail ->> 'note', '') as note, coalesce(${event}.detail ->> 'creator', '') as creator`;
+}
+
 /** The newest event of a contact among some. @param which SQL over `e` */
 function newest(which: string, ofContact = "contact.id"): string {
   return `(select e.kind, e.at, e.eeid, e.detail from events e
@@ -206,7 +211,7 @@ const SOURCES: readonly Source[] = [
     read: (values, search, after) => {
       const isComplaint = "coalesce(why.detail ->> 'reason' = 'complaint', false)";
       return `select contact.id::text as position, case when ${isComplaint} then 'complaint' else 'invalid' end as kind,
-          contact.email as target, why.at as since, '' as note, '' as creator, ${CAUSE},
+          contact.email as target, coalesce((why.detail ->> 'since')::timestamptz, why.at) as since, ${wordsOf("why")}, ${CAUSE},
           null::bigint as campaign_numid, null::text as campaign_name
         from contacts as contact
         left join lateral ${newest(`e.kind = ${EVENT_KINDS.invalidated}`)} as why on true
@@ -229,8 +234,7 @@ const SOURCES: readonly Source[] = [
       search,
       after,
     ) => `select contact.id::text as position, 'unsubscribed' as kind, contact.email as target,
-        contact.unsubscribed_at as since, '' as note, '' as creator, ${CAUSE}, null::bigint as campaign_numid,
-        null::text as campaign_name
+        contact.unsubscribed_at as since, ${wordsOf("cause")}, ${CAUSE}, null::bigint as campaign_numid, null::text as campaign_name
       from contacts as contact
       left join lateral ${newest(`e.kind = ${EVENT_KINDS.unsubscribed}`)} as cause on true
       where contact.instance_id = $1::bigint and contact.unsubscribed_at is not null
@@ -263,7 +267,7 @@ const SOURCES: readonly Source[] = [
     name: "whitelist",
     kinds: ["whitelist"],
     read: (values, search, after) => `select email_key as position, 'whitelist' as kind, email_key as target,
-        created_at as since, '' as note, '' as creator, ${NO_CAUSE}
+        created_at as since, note, creator, ${NO_CAUSE}
       from whitelist where instance_id = $1::bigint and ${matches("email_key", search, values)}
         ${after === null ? "" : `and email_key > ${after}::text`}
       order by email_key`,

@@ -1,4 +1,4 @@
-import type { EntryKind } from "../../../core/mail/suppression.ts";
+import { type EntryKind, KINDS_BY_WEIGHT, type ListingWords } from "../../../core/mail/suppression.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { EVENT_KINDS } from "../events/event-kinds.ts";
 
@@ -6,16 +6,11 @@ import { EVENT_KINDS } from "../events/event-kinds.ts";
 export type SuppressionOwner = { readonly instanceId: number } | "operator";
 
 /** A row about to be kept. */
-export interface NewSuppression {
+export interface NewSuppression extends ListingWords {
   /** See `SuppressionTarget`. */
   readonly key: string;
   readonly text: string;
   readonly kind: EntryKind;
-  readonly note: string;
-  /** Login of who puts it there; empty: a command. */
-  readonly creator: string;
-  /** Undefined: now. */
-  readonly since?: Date | undefined;
 }
 
 /** SQL of the key under which an erased address stays: who has the database and the address can tell, nobody can read it. */
@@ -68,26 +63,25 @@ export async function findSuppressed(
   return new Set(rows.map(({ key }) => key));
 }
 
-/** A row is replaced by none of a kind before its own: revalidation takes off the first two, only the person the last. */
-const KINDS_BY_WEIGHT = "array['invalid', 'complaint', 'by-hand', 'unsubscribed']";
+const WEIGHTS = `array[${KINDS_BY_WEIGHT.map((kind) => `'${kind}'`).join(", ")}]`;
 
 /**
  * Keeps rows; one that is there already gets the new kind and words, unless its own kind weighs more, and keeps its beginning.
+ * One of the same kind and words stays as it is.
  * @param entries each key once
- * @returns how many are new
  */
 export async function addSuppressions(
   db: Db,
   owner: SuppressionOwner,
   entries: readonly NewSuppression[],
-): Promise<number> {
-  if (entries.length === 0) return 0;
+): Promise<void> {
+  if (entries.length === 0) return;
   const inOrder = entries.toSorted((a, b) => (a.key < b.key ? -1 : 1));
   const { table, columns, values, conflict } =
     owner === "operator"
       ? { table: "global_suppressions", columns: "", values: "", conflict: "key" }
       : { table: "suppressions", columns: "instance_id,", values: "$7::bigint,", conflict: "instance_id, key" };
-  const rows = await queryRows<{ is_new: boolean }>(
+  await queryRows(
     db,
     `insert into ${table} as kept (${columns} key, kind, target, note, creator, since)
      select ${values} key, kind, target, note, creator, coalesce(since, now())
@@ -95,8 +89,8 @@ export async function addSuppressions(
        as given (key, kind, target, note, creator, since)
      on conflict (${conflict}) do update set kind = excluded.kind, target = excluded.target, note = excluded.note,
        creator = excluded.creator
-       where array_position(${KINDS_BY_WEIGHT}, excluded.kind) >= array_position(${KINDS_BY_WEIGHT}, kept.kind)
-     returning xmax = 0 as is_new`,
+       where array_position(${WEIGHTS}, excluded.kind) >= array_position(${WEIGHTS}, kept.kind)
+         and (excluded.kind, excluded.note) is distinct from (kept.kind, kept.note)`,
     [
       inOrder.map(({ key }) => key),
       inOrder.map(({ kind }) => kind),
@@ -107,23 +101,6 @@ export async function addSuppressions(
       ...(owner === "operator" ? [] : [owner.instanceId]),
     ],
   );
-  return rows.filter((row) => row.is_new).length;
-}
-
-/** Which of these keys have rows of their own already. */
-export async function findListedKeys(
-  db: Db,
-  owner: SuppressionOwner,
-  keys: readonly string[],
-): Promise<ReadonlySet<string>> {
-  const rows = await queryRows<{ key: string }>(
-    db,
-    owner === "operator"
-      ? "select key from global_suppressions where key = any($1::text[])"
-      : "select key from suppressions where key = any($1::text[]) and instance_id = $2",
-    owner === "operator" ? [keys] : [keys, owner.instanceId],
-  );
-  return new Set(rows.map(({ key }) => key));
 }
 
 /**
@@ -170,23 +147,24 @@ export async function hasObjected(db: Db, instanceId: number, contactId: number)
   const [row] = await queryRows<{ objected: boolean }>(
     db,
     `select unsubscribed_at is not null
-       or exists (select 1 from events e where e.contact_id = contacts.id and e.instance_id = $1 and e.kind = $3) as objected
+       or exists (select 1 from events e where e.contact_id = contacts.id and e.instance_id = $1
+         and (e.kind = $3 or e.kind = $4 and e.detail ->> 'reason' = 'complaint')) as objected
      from contacts where instance_id = $1 and id = $2`,
-    [instanceId, contactId, EVENT_KINDS.complained],
+    [instanceId, contactId, EVENT_KINDS.complained, EVENT_KINDS.invalidated],
   );
   return row?.objected ?? false;
 }
 
-/** Forgets what was brought in about the validity of a contact's address. */
+/** Forgets what was brought in about the validity of addresses. */
 export async function removeValidityRows(
   transaction: Transaction,
   instanceId: number,
-  contactId: number,
+  emailKeys: readonly string[],
 ): Promise<void> {
+  if (emailKeys.length === 0) return;
   await queryRows(
     transaction,
-    `delete from suppressions where instance_id = $1 and kind in ('invalid', 'complaint')
-       and key = (select email_key from contacts where instance_id = $1 and id = $2)`,
-    [instanceId, contactId],
+    "delete from suppressions where instance_id = $1 and key = any($2::text[]) and kind in ('invalid', 'complaint')",
+    [instanceId, emailKeys],
   );
 }

@@ -42,36 +42,42 @@ export async function setUntracked(
   await transaction("contacts").where({ instance_id: instanceId, id }).update({ untracked });
 }
 
-/** Unsubscribes a contact from all campaigns. Those that are made later are covered by the contact's own mark. */
-export async function unsubscribeFromInstance(
-  transaction: Transaction,
-  { instanceId, id }: ContactOfInstance,
-  at: Date,
+/**
+ * Unsubscribes contacts from all campaigns, each as of a moment of its own. Campaigns that are made later are covered by the
+ * contact's own mark.
+ */
+export async function unsubscribeAllFromInstance(
+  transaction: Db,
+  instanceId: number,
+  contacts: readonly { readonly id: number; readonly at: Date }[],
 ): Promise<void> {
-  const marked = await queryRows(
+  if (contacts.length === 0) return;
+  const marked = await queryRows<{ id: number; at: Date }>(
     transaction,
-    `update contacts set unsubscribed_at = coalesce(unsubscribed_at, $1), last_operation = 'unsubscribed', updated_at = now()
-     where instance_id = $2 and id = $3 returning 1`,
-    [at, instanceId, id],
+    `update contacts set unsubscribed_at = coalesce(unsubscribed_at, given.at), last_operation = 'unsubscribed', updated_at = now()
+     from unnest($2::bigint[], $3::timestamptz[]) as given (id, at)
+     where contacts.instance_id = $1 and contacts.id = given.id returning contacts.id, given.at`,
+    [instanceId, contacts.map(({ id }) => id), contacts.map(({ at }) => at.toISOString())],
   );
   if (marked.length === 0) return;
   await queryRows(
     transaction,
     `insert into campaign_unsubscriptions (instance_id, contact_id, campaign_numid, at)
-     select $2, $3, numid, $1 from campaigns where instance_id = $2 on conflict do nothing`,
-    [at, instanceId, id],
+     select $1, given.id, campaigns.numid, given.at
+     from campaigns cross join unnest($2::bigint[], $3::timestamptz[]) as given (id, at)
+     where campaigns.instance_id = $1 on conflict do nothing`,
+    [instanceId, marked.map(({ id }) => id), marked.map(({ at }) => at.toISOString())],
   );
 }
 
-/** Locks a contact that has not unsubscribed from everything. @returns the moment, undefined where it has, or is gone */
-export async function lockSubscribed(
+/** Locks a contact. @returns the moment, and whether it has unsubscribed from everything; undefined of one that is gone */
+export async function lockSubscription(
   transaction: Transaction,
-  instanceId: number,
-  contactId: number,
-): Promise<Date | undefined> {
+  { instanceId, id }: ContactOfInstance,
+): Promise<{ readonly at: Date; readonly unsubscribed: boolean } | undefined> {
   const row = await transaction("contacts")
-    .where({ instance_id: instanceId, id: contactId, unsubscribed_at: null })
+    .where({ instance_id: instanceId, id })
     .forNoKeyUpdate()
-    .first(transaction.raw("clock_timestamp() as at"));
-  return row?.at;
+    .first("unsubscribed_at", transaction.raw("clock_timestamp() as at"));
+  return row && { at: row.at, unsubscribed: row.unsubscribed_at !== null };
 }

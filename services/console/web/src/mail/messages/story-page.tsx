@@ -172,9 +172,6 @@ function TimeLine({ instance, story }: StoryProps) {
     ...story.attempt_list.map(toAttemptEntry),
     ...story.events.filter(({ kind }) => kind !== "sent").map(toEventEntry),
     ...story.reports.map((report) => toReportEntry(report, () => setShown(report))),
-    ...(story.state === "cancelled" && story.finished !== null
-      ? [{ at: story.finished, tone: "quiet" as const, title: words.wasCancelled }]
-      : []),
   ];
   const inOrder = entries.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
   return (
@@ -271,6 +268,7 @@ const BAD_EVENTS = new Set(["hard-bounce", "soft-bounce", "complained", "invalid
 function toEventEntry({ at, kind, machine, reason, words: said }: MessageEvent): Entry {
   const { events, bounceReasons, contacts } = texts().mail;
   const reasons: Readonly<Record<string, string>> = bounceReasons;
+  if (kind === "cancelled") return { at, tone: "quiet", title: texts().mail.messages.wasCancelled };
   const name = EVENT_NAMES[kind];
   return {
     at,

@@ -60,7 +60,7 @@ export const mail = {
     unprotected: "The contact was taken off the whitelist",
     erase: "Erase",
     eraseHint:
-      "Everything held on this address goes for good: the contact, its events, and the messages archived for it.",
+      "Everything held on this address goes for good: the contact, its events, and the messages archived for it. Copies for others of a message to it are cancelled too while they wait: they show what was for it.",
     erased: "Everything held on the address was erased",
     history: "History",
     historyHint: "Newest first, in the instance's time zone.",
@@ -175,7 +175,7 @@ export const mail = {
     importIntro:
       "Every line lists an address or a domain. Lines that are wrong are reported and left out; they do not stop the others.",
     fileHint:
-      "UTF-8 with commas. The first line names the columns: address (or a domain), kind (by-hand, invalid, complaint, unsubscribed, whitelist; empty: by-hand), since, note.",
+      "UTF-8 with commas. The first line names the columns: address (or a domain), kind (by-hand, invalid, complaint, unsubscribed, whitelist; empty: by-hand), since, note. An export can be read back; its unsubscriptions from single campaigns are refused where they are not there already.",
     target: "Address or domain",
     targetHint: "A domain, such as example.com, stands for all of its addresses, not for those of domains below it.",
     note: "Note",

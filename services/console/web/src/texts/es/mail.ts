@@ -61,7 +61,7 @@ export const mail: Texts["mail"] = {
     unprotected: "Se quitó el contacto de la lista blanca",
     erase: "Borrar todo",
     eraseHint:
-      "Todo lo que se guarda de esta dirección se pierde: el contacto, sus eventos y los mensajes archivados para él.",
+      "Todo lo que se guarda de esta dirección se pierde: el contacto, sus eventos y los mensajes archivados para él. También se cancelan, mientras esperan, las copias para otros de un mensaje dirigido a ella: muestran lo que era para ella.",
     erased: "Se borró todo lo que se guardaba de la dirección",
     history: "Historial",
     historyHint: "Lo más nuevo primero, en la zona horaria de la instancia.",
@@ -177,7 +177,7 @@ export const mail: Texts["mail"] = {
     importIntro:
       "Cada línea anota una dirección o un dominio. Las líneas con errores se informan y se omiten; no frenan a las demás.",
     fileHint:
-      "UTF-8 con comas. La primera línea nombra las columnas: address (o un dominio), kind (by-hand, invalid, complaint, unsubscribed, whitelist; vacío: by-hand), since, note.",
+      "UTF-8 con comas. La primera línea nombra las columnas: address (o un dominio), kind (by-hand, invalid, complaint, unsubscribed, whitelist; vacío: by-hand), since, note. Una exportación se puede volver a leer; las desuscripciones de una sola campaña se rechazan donde no están ya.",
     target: "Dirección o dominio",
     targetHint: "Un dominio, como example.com, vale por todas sus direcciones, no por las de dominios debajo de él.",
     note: "Nota",
