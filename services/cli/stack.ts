@@ -10,6 +10,7 @@ import { findKeys } from "../platform/config/secret.ts";
 import { inTime } from "../platform/deadline.ts";
 import { giveBackMemorySoon } from "../platform/give-back-memory.ts";
 import { Lifecycle } from "../platform/lifecycle.ts";
+import { judgePlaceDatabase } from "../platform/lookups/places.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { makeObserve } from "../platform/observability/observe.ts";
 import { type Db, isDatabaseAway, isForbidden, openDb, SILENT_DATABASE_MS } from "../platform/postgres/db.ts";
@@ -215,10 +216,11 @@ export async function checkPaths({ certPath, keyPath, placeDatabase, dataDir }: 
     whyUnread("PALOMAR_PLACE_DATABASE", placeDatabase),
   ]);
   const folder = await attempt(makeFolder(dataDir).then(() => access(dataDir, constants.W_OK)));
-  const [noCert, noKey] = unreadable;
+  const [noCert, noKey, noPlaces] = unreadable;
   const isPairThere = certPath !== null && keyPath !== null && noCert === undefined && noKey === undefined;
   const pair = isPairThere ? judgeCertificate({ certPath, keyPath }) : undefined;
-  return [...unreadable, pair, explain("PALOMAR_DATA_DIR", folder)].filter((problem) => problem !== undefined);
+  const places = placeDatabase !== null && noPlaces === undefined ? judgePlaceDatabase(placeDatabase) : undefined;
+  return [...unreadable, pair, places, explain("PALOMAR_DATA_DIR", folder)].filter((problem) => problem !== undefined);
 }
 
 /** Keys that a service uses, and the key file does not hold: most likely it is another service's. */

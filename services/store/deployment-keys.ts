@@ -4,7 +4,7 @@ import type { KeyRing } from "../core/key-ring.ts";
 import { open, seal } from "../core/secret-box.ts";
 import { type Db, queryRows } from "../platform/postgres/db.ts";
 import { UnsuitableDatabase } from "../platform/postgres/unsuitable-database.ts";
-import { opensWhatIsSealed } from "./sealed-columns.ts";
+import { listUnopened } from "./sealed-columns.ts";
 
 const NAME = "keys";
 /** What the operator writes in its place when the secret is lost, and with it all that it sealed (docs/operations.md). */
@@ -102,7 +102,7 @@ async function noteFirst(
   );
   if (keyRing.secretCount !== 1 || !role!.mayNote) return undefined;
   // A database that has sealed values and no note of its keys: the wrong secret, noted, would lock the right one out.
-  if (!replacesLost && !(await opensWhatIsSealed(db, keyRing))) throw notOurs(keyRing, "backup");
+  if (!replacesLost && (await listUnopened(db, keyRing)).length > 0) throw notOurs(keyRing, "backup");
   await queryRows(
     db,
     `insert into deployment_facts (name, value) values ($1, $2)

@@ -23,14 +23,20 @@ export const SEALED_COLUMNS: readonly {
   { table: "users", column: "totp_pending_sealed", purpose: "console-totp" },
 ];
 
-/** Whether a key ring opens what the database has sealed, by one value of each column; true where it has none. */
-export async function opensWhatIsSealed(db: Db, keyRing: KeyRing): Promise<boolean> {
+/**
+ * The columns of which a key ring does not open what is sealed, as far as it has their keys: by one value of each, which is
+ * one of those that were changed least lately.
+ * @returns them as `table.column`
+ */
+export async function listUnopened(db: Db, keyRing: KeyRing): Promise<string[]> {
+  const unopened: string[] = [];
   for (const { table, column, purpose } of SEALED_COLUMNS) {
+    if (!keyRing.holds(purpose)) continue;
     const [row] = await queryRows<{ sealed: string }>(
       db,
       `select ${column} as sealed from ${table} where ${column} is not null limit 1`,
     );
-    if (row && !open(keyRing, purpose, row.sealed).ok) return false;
+    if (row && !open(keyRing, purpose, row.sealed).ok) unopened.push(`${table}.${column}`);
   }
-  return true;
+  return unopened;
 }

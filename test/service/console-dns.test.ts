@@ -1,11 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { SECONDARIES, secondaryStanza } from "../../services/core/dns/acl-stanzas.ts";
+import { nameSortKey } from "../../services/core/dns/name.ts";
 import { start as startDnsApi } from "../../services/dns-api/main.ts";
 import { addTrafficReport } from "../../services/store/dns/dns-traffic.ts";
 import { removeLeftOut, reportLeftOut } from "../../services/store/dns/zones-left-out.ts";
 import { callApi } from "../support/api-client.ts";
 import { type SignedIn, startConsole, type TestConsole } from "../support/console.ts";
+import { nameOf } from "../support/dns-server.ts";
 import { eventually } from "../support/stack.ts";
 
 let palomar: TestConsole;
@@ -484,6 +486,20 @@ describe("policy zones", () => {
     expect((await operator.call("GET", "/rpz/rpz.example/rules?trigger=nonsense")).status).toBe(400);
     const gone = await operator.call("DELETE", "/rpz/rpz.example/rules?trigger=qname:bad.example");
     expect(gone).toMatchObject({ status: 200, body: { trigger: "qname:bad.example" } });
+    const owner = nameOf("x.rpz-ip.rpz.example.").wire;
+    await palomar.context
+      .db("records")
+      .where({ owner_key: nameSortKey(nameOf("local.example.net.rpz.example.").wire) })
+      .update({ owner, owner_key: nameSortKey(owner) });
+    expect((await rules()).rules.at(-1)).toMatchObject({
+      trigger: "owner:x.rpz-ip",
+      action: "CNAME rpz-drop.",
+      fault: { code: "no-address-or-block", values: { text: "/x" } },
+    });
+    const left = "/rpz/rpz.example/rules?trigger=owner:x.rpz-ip";
+    expect((await operator.call("GET", left)).body.rules).toHaveLength(1);
+    expect((await operator.call("DELETE", left)).body).toMatchObject({ trigger: "owner:x.rpz-ip" });
+    expect((await operator.call("DELETE", left)).status).toBe(400);
     for (const who of [one, acme]) expect((await who.call("GET", "/rpz")).status).toBe(403);
     expect((await operator.call("GET", "/rpz/missing.example/rules")).status).toBe(404);
   });

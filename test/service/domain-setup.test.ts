@@ -83,12 +83,8 @@ const agreeTo = async (who: SignedIn, path = SETUP, flatten = false) => {
 
 describe("whose zone it is", () => {
   test("an instance's users see what is missing, and may not write it without leave", async () => {
-    const proposal = await eventually(
-      () => look(north),
-      // The Ed25519 key is made at the first look at the domain.
-      ({ keys }) => keys.length === 2,
-    );
-    expect(proposal).toMatchObject({ may_write: false });
+    const proposal = await look(north);
+    expect(proposal).toMatchObject({ may_write: false, keys: [{ algorithm: "rsa" }, { algorithm: "ed25519" }] });
     expect(proposal.items.every(({ zone }: Item) => zone === null)).toBe(true);
     expect(proposal.zone_file).toContain('; remove: north.example.org. IN TXT "v=spf1 mx -all"');
     expect((await agreeTo(north)).body).toEqual({ written: [], refused: [] });
@@ -200,6 +196,11 @@ describe("agreeing", () => {
     const path = "/instances/south/domains/elsewhere.example/setup";
     const proposal = await look(operator, path);
     expect(proposal).toMatchObject({ may_write: false, domain_connect: { serviceId: "sender-domain" } });
+    const published = proposal.items.filter(({ part }: Item) => part === "dkim").map(({ after }: Item) => after);
+    expect(published, "both keys, before anything has looked at the domain").toEqual([
+      expect.stringContaining("k=rsa"),
+      expect.stringContaining("k=ed25519"),
+    ]);
     expect((await agreeTo(operator, path)).body).toEqual({ written: [], refused: [] });
     expect((await look(operator, path)).agreed_by).toBeNull();
   });

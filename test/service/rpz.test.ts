@@ -3,6 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { nameSortKey } from "../../services/core/dns/name.ts";
+import { TYPE } from "../../services/core/dns/rr-types.ts";
 import type { TsigKey } from "../../services/core/dns/tsig.ts";
 import { start } from "../../services/dns-server/main.ts";
 import { removeExpiredRules } from "../../services/operations/dns/rpz-expiries.ts";
@@ -224,6 +226,55 @@ describe("palomar rpz rule list", () => {
     ]);
     expect((await palomar("rpz", "rule", "list", FEED, "--match", "listed")).json).toEqual([all.at(-2)]);
     expect((await palomar("rpz", "rule", "list", "no.feed.test")).refused).toContain("does not exist");
+  });
+
+  it("shows what an earlier release took for a rule as it stands, and under what it can be removed", async () => {
+    const before = await rules();
+    for (const name of ["x", "*.x"]) {
+      await add(`qname:${name}.taken.example`, "nxdomain");
+      const [taken, kept] = [`${name}.taken.example.${FEED}`, `${name}.rpz-ip.${FEED}`].map(nameOf);
+      const moved = await database
+        .db("records")
+        .where({ owner_key: nameSortKey(taken!.wire) })
+        .update({ owner: kept!.wire, owner_key: nameSortKey(kept!.wire) });
+      expect(moved).toBe(1);
+    }
+    await add("qname:after.example", "nodata");
+    const all = (await palomar("rpz", "rule", "list", FEED)).json as { trigger: string }[];
+    const fault = "/x is not an address or a block of addresses";
+    expect(all.slice(-3)).toEqual([
+      { trigger: "owner:x.rpz-ip", action: "CNAME .", fault },
+      { trigger: "owner:*.x.rpz-ip", action: "CNAME .", fault: expect.stringContaining(" is not an address") },
+      { trigger: "qname:after.example", action: "nodata" },
+    ]);
+    const { text } = await palomar("rpz", "rule", "list", FEED, "--match", "x.rpz-ip");
+    expect(text).toContain(`owner:x.rpz-ip\tCNAME .\tno rule: ${fault}`);
+    const remove = (trigger: string) => palomar("rpz", "rule", "remove", FEED, trigger);
+    expect((await remove("owner:x.rpz-ip")).json).toMatchObject({ trigger: "owner:x.rpz-ip" });
+    expect((await remove("owner:X.rpz-ip")).refused).toContain("has no rule");
+    expect((await remove("owner:*.x.rpz-ip")).status).toBe(0);
+    for (const none of ["owner:", "owner:.", "owner:a..b", `owner:${"a.".repeat(120)}b`]) {
+      expect((await remove(none)).refused, none).toBeDefined();
+    }
+    expect((await remove("qname:after.example")).status).toBe(0);
+    expect(await rules()).toBe(before);
+  });
+
+  it("what is no rule stands in the way of none, and goes with it", async () => {
+    const before = await rules();
+    await add("qname:mixed.example", "A 192.0.2.80");
+    const { wire } = nameOf(`mixed.example.${FEED}`);
+    await database
+      .db("records")
+      .where({ owner_key: nameSortKey(wire) })
+      .update({ type: TYPE.DNAME, rdata: nameOf("x.example").wire });
+    expect((await add("qname:mixed.example", "nxdomain")).refused).toContain("has the action DNAME x.example.");
+    const { json } = await importFile(["mixed.example"], "domains");
+    expect(json).toMatchObject({ conflicts: [{ line: 1, has: "DNAME x.example.", wanted: "nxdomain" }] });
+    const safe = (await palomar("rpz", "safe", "add", "mixed.example")).json as { removed: { trigger: string }[] };
+    expect(safe.removed.map(({ trigger }) => trigger)).toEqual(["qname:*.mixed.example", "owner:mixed.example"]);
+    await palomar("rpz", "safe", "remove", "mixed.example");
+    expect(await rules()).toBe(before);
   });
 });
 

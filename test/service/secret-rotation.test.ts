@@ -4,13 +4,16 @@ import { formatKeyFile } from "../../services/core/key-file.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { makeBounceToken, makeToken, readBounceToken, readToken } from "../../services/core/mail/tokens.ts";
 import { open, seal } from "../../services/core/secret-box.ts";
-import { addCompany } from "../../services/operations/dns/companies.ts";
+import { addCompany, changeCompany } from "../../services/operations/dns/companies.ts";
+import { findDomain, startRotation } from "../../services/operations/mail/domain-check.ts";
 import { queryRows } from "../../services/platform/postgres/db.ts";
 import { completeKeyRing } from "../../services/store/deployment-keys.ts";
 import { findCompany } from "../../services/store/dns/companies.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
-import { addInstance } from "../../services/store/mail/instances/instances.ts";
-import { SEALED_COLUMNS } from "../../services/store/sealed-columns.ts";
+import { addCampaign, readCampaignApikey, setCampaignApikey } from "../../services/store/mail/campaigns/campaigns.ts";
+import { findSenderKeys, listFurtherKeys } from "../../services/store/mail/instances/dkim-keys.ts";
+import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { listUnopened, SEALED_COLUMNS } from "../../services/store/sealed-columns.ts";
 import { resealAll } from "../../services/store/sealed-values.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
@@ -148,4 +151,50 @@ it("where nothing is noted yet, only a secret that opens what is sealed is noted
   await facts().update({ value: "" });
   expect(await digestOf(STRANGER)).toEqual(hashApiKey(STRANGER, "dns", "a key"));
   await expect(completeKeyRing(db, NEXT)).rejects.toThrow("PALOMAR_SECRET is not the one");
+});
+
+it("what was sealed under a lost secret is told, and made anew", async () => {
+  const { db } = database;
+  const keyRing = await completeKeyRing(db, STRANGER);
+  const instanceId = (await findInstanceByName(db, "acme"))!.id;
+  const texts = { sender: "", senderName: "", subject: "", subjectUri: "", replyTo: "", url: "", charset: "utf8" };
+  const campaign = { instanceId, type: "api", name: "Campaign", ...texts, unsubscribe: false } as const;
+  const { numid } = await addCampaign(db, NEXT, campaign);
+  expect(await listUnopened(db, keyRing)).toEqual([
+    ...[
+      "companies.apikey_sealed",
+      "instance_domains.dkim_key_sealed",
+      "dkim_keys.key_sealed",
+      "campaigns.apikey_sealed",
+    ],
+  ]);
+  // A service is told of what it has the keys of.
+  expect(await listUnopened(db, fileOf(STRANGER, "dns-api"))).toEqual(["companies.apikey_sealed"]);
+  const apikey = "another-key-of-the-company";
+  const which = { resellerId: "acme", crmId: "company" };
+  expect(await changeCompany(db, keyRing, which, { apikey })).toMatchObject({ value: { company: { apikey } } });
+  await setCampaignApikey(db, keyRing, { instanceId, numid }, "another-key");
+  expect(await readCampaignApikey(db, keyRing, instanceId, numid)).toBe("another-key");
+
+  const now = new Date("2026-11-20T12:00:00Z");
+  const states = async (domain: string) =>
+    (await listFurtherKeys(db, { instanceId, domain })).map(({ algorithm, state }) => `${algorithm} ${state}`);
+  for (const domain of ["a.test", "b.test"]) {
+    const of = { instanceId, domain };
+    const { own, upkeep } = (await findDomain(db, instanceId, domain))!;
+    await expect(findSenderKeys(db, keyRing, of)).rejects.toThrow("was sealed under another keyRing");
+    expect(await states(domain)).toEqual(["ed25519 new"]);
+    expect(await startRotation({ db, keyRing }, upkeep, now)).toBe(2);
+    const { keys } = (await findSenderKeys(db, keyRing, of))!;
+    expect(keys.map(({ selector }) => selector)).toEqual([`p${instanceId}-20261120r`]);
+    // The record of before stays published, for what is on its way.
+    const [old] = await listFurtherKeys(db, of);
+    expect(old).toMatchObject({ selector: own.dkimSelector, record: own.dkimRecord });
+    expect(await states(domain)).toEqual(["rsa old", "ed25519 new"]);
+    // From then on it is a rotation like any.
+    expect(await startRotation({ db, keyRing }, upkeep, now)).toBe(1);
+    expect((await findSenderKeys(db, keyRing, of))!.keys).toEqual(keys);
+  }
+  expect(await listUnopened(db, keyRing)).toEqual([]);
+  await resealAll(db, await completeKeyRing(db, KeyRing.ofSecret(NEW_SECRET, ["quite another secret"])));
 });

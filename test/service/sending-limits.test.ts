@@ -3,17 +3,16 @@ import { validateAddress } from "../../services/core/mail/address.ts";
 import { type SendingLimit, windowStart } from "../../services/core/mail/guard/sending-limits.ts";
 import type { Send } from "../../services/operations/mail/accept-sends.ts";
 import { gatherPortion } from "../../services/operations/mail/campaign-start.ts";
+import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts";
 import { SendQueue } from "../../services/operations/mail/send-queue.ts";
 import { readSendingOverview } from "../../services/operations/mail/sending-overview.ts";
 import { sendingPolicy } from "../../services/platform/config/sending-limits.ts";
 import { type Db, openDb } from "../../services/platform/postgres/db.ts";
-import {
-  releaseWaiting,
-  removeSendingLimit,
-  setRamp,
-  setSendingLimit,
-} from "../../services/store/mail/guard/sending-limits.ts";
+import { removeSendingLimit, setRamp, setSendingLimit } from "../../services/store/mail/guard/sending-limits.ts";
+import { releaseWaiting } from "../../services/store/mail/guard/waiting-recipients.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { withdrawBatch } from "../../services/store/mail/queue/queue-stops.ts";
+import { cancelDelivery } from "../../services/store/mail/queue/single-deliveries.ts";
 import { inTransaction, Overtaken } from "../../services/store/transactions.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { eachThrown } from "../support/each-thrown.ts";
@@ -298,6 +297,90 @@ describe("what may wait", () => {
     expect(overview.limits).toMatchObject([{ scope: "instance", per_hour: 100, used_hour: 100, over: "wait" }]);
     expect(await releaseWaiting(db, stack.instanceId)).toBe(150);
     expect(await db("partitions").where({ state: "deferred" })).toEqual([]);
+  });
+
+  /** How much is counted by hours and days from the present ones on. */
+  const counted = async (key: string) => {
+    const rows: { grain: "hour" | "day"; starts_at: Date; used: number }[] = await db("sending_counts").where({ key });
+    const units = { hour: 3_600_000, day: 86_400_000 };
+    return Object.fromEntries(
+      rows
+        .filter(({ used }) => Number(used) !== 0)
+        .map(({ grain, starts_at, used }) => {
+          const ahead = (starts_at.getTime() - windowStart(grain, new Date()).getTime()) / units[grain];
+          return [`${grain} ${ahead}`, Number(used)];
+        }),
+    );
+  };
+  const overview = () => readSendingOverview(db, stack.instanceId, new Date());
+  const hoursAhead = (hours: number) =>
+    new Date(windowStart("hour", new Date()).getTime() + hours * 3_600_000).toISOString();
+
+  it("counts where it goes once it is released, and leaves its hours to others", async () => {
+    await setLimit({ perHour: 2, over: "wait" });
+    await setLimit({ scope: "sender", perHour: 5, perDay: 1_000, over: "wait" });
+    const sender = `sender info@${TEST_DOMAIN}`;
+    expect((await call(emails(6, "released"))).body.sent).toBe(6);
+    expect(await counted("instance")).toEqual({ "hour 0": 2, "hour 1": 2, "hour 2": 2 });
+    expect(await releaseWaiting(db, stack.instanceId)).toBe(4);
+    expect(await counted("instance")).toEqual({ "hour 0": 6 });
+    expect(await counted(sender)).toEqual({ "hour 0": 6, "day 0": 6 });
+    expect(await overview()).toMatchObject({ waiting: 0, goes_on_at: null });
+    expect((await call(emails(1, "next"))).body.sent).toBe(1);
+    expect(await overview()).toMatchObject({ waiting: 1, goes_on_at: hoursAhead(1) });
+    expect(await releaseWaiting(db, stack.instanceId)).toBe(1);
+    expect(await releaseWaiting(db, stack.instanceId)).toBe(0);
+    expect(await counted("instance")).toEqual({ "hour 0": 7 });
+  });
+
+  it("gives its place back when it is cancelled or erased, alone or with its batch", async () => {
+    await setLimit({ perHour: 2, over: "wait" });
+    await setLimit({ scope: "campaign", perHour: 1_000, perDay: 1_000, over: "wait" });
+    const send = async (count: number, name: string) => (await call(emails(count, name))).body.eeid as string;
+    await send(2, "goes");
+    const first = await send(3, "first");
+    const second = await send(3, "second");
+    const campaign = await addGathering("00000000-0000-4000-8000-0000000000ad", "first");
+    await db("campaign_sends")
+      .where({ campaign_numid: campaign })
+      .update({ waits_until: hoursAhead(4) });
+    expect(await counted("instance")).toEqual({ "hour 0": 2, "hour 1": 2, "hour 2": 2, "hour 3": 2 });
+    const deliveries: { id: number }[] = await db("deliveries").where("recipient", "like", "first-%").orderBy("id");
+    for (const { id } of deliveries.slice(0, 2)) {
+      expect(await cancelDelivery(db, stack.instanceId, id)).toBe("done");
+      expect(await cancelDelivery(db, stack.instanceId, id)).toBe("settled");
+    }
+    expect(await counted("instance")).toEqual({ "hour 0": 2, "hour 2": 2, "hour 3": 2 });
+    expect(await db("campaign_sends").where({ campaign_numid: campaign }).pluck("waits_until")).toEqual([null]);
+    await db("campaign_sends").where({ campaign_numid: campaign }).delete();
+    expect(await overview()).toMatchObject({ waiting: 4, goes_on_at: hoursAhead(2) });
+    // The last of its message, and one of several.
+    for (const email of ["first-2@d.example.net", "second-0@d.example.net"]) {
+      const address = validateAddress(email, { allowSmtputf8: true });
+      if (!address.ok) throw new Error(email);
+      await eraseAddress(db, stack.instanceId, address.value);
+    }
+    expect(await counted("instance")).toEqual({ "hour 0": 2, "hour 3": 2 });
+    expect(await send(3, "third")).not.toBe(first);
+    expect(await counted("instance")).toEqual({ "hour 0": 2, "hour 1": 2, "hour 2": 1, "hour 3": 2 });
+    await db("batches").where({ eeid: second }).update({ cancelled_at: new Date() });
+    await withdrawBatch(db, { instanceId: stack.instanceId, eeid: second });
+    expect(await counted("instance")).toEqual({ "hour 0": 2, "hour 1": 2, "hour 2": 1 });
+    const { "day 0": today = 0, "day 1": tomorrow = 0, ...hours } = await counted(`campaign ${numid}`);
+    expect({ total: today + tomorrow, hours }).toEqual({
+      total: 5,
+      hours: { "hour 0": 2, "hour 1": 2, "hour 2": 1 },
+    });
+  });
+
+  it("gives back nothing of the hour that has begun, nor what has waited since before its windows were kept", async () => {
+    await setLimit({ perHour: 2, over: "wait" });
+    await call(emails(4, "begun"));
+    await db("partitions").where({ state: "deferred" }).update({ counted_as: null });
+    const ids: number[] = await db("deliveries").orderBy("id").pluck("id");
+    for (const id of ids) expect(await cancelDelivery(db, stack.instanceId, id)).toBe("done");
+    expect(await counted("instance")).toEqual({ "hour 0": 2, "hour 1": 2 });
+    expect(await overview()).toMatchObject({ waiting: 0, goes_on_at: null });
   });
 
   it("is bounded: what would wait for weeks is refused", async () => {

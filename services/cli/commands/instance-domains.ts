@@ -82,15 +82,17 @@ export function registerDkimRotate(dkim: Command, runtime: CommandRuntime): void
     .argument("<name>")
     .argument("<domain>")
     .description(
-      "begin a change of its DKIM keys: new ones are published, and signed with once all name servers have them",
+      "begin a change of its DKIM keys: new ones are published, and signed with once all name servers have them; in the place of keys of a lost secret at once",
     )
     .action((name: string, given: string) =>
-      withDomain(runtime, name, given, async ({ own, upkeep }, { db, keyRing }) => {
+      withDomain(runtime, name, given, async (to, { db, keyRing }) => {
+        const { own, upkeep } = to;
         if ((await startRotation({ db, keyRing }, upkeep, now())) === 0) {
           runtime.refuse(`new keys of ${own.domain} are under way already`);
         }
         await postponeDomain(db, upkeep, now());
-        const shown = showUpkeep({ own, upkeep }, await listFurtherKeys(db, upkeep));
+        const changed = (await findDomain(db, upkeep.instanceId, own.domain)) ?? to;
+        const shown = showUpkeep(changed, await listFurtherKeys(db, upkeep));
         runtime.print(shown, shown.keys.map(({ name: at, state }) => `${at}\t${state}`).join("\n"));
       }),
     );

@@ -16,7 +16,8 @@ import {
   readInstanceGuard,
   setGuardSettings,
 } from "../../store/mail/guard/holds.ts";
-import { releaseWaiting, removeSendingLimit, setRamp, setSendingLimit } from "../../store/mail/guard/sending-limits.ts";
+import { removeSendingLimit, setRamp, setSendingLimit } from "../../store/mail/guard/sending-limits.ts";
+import { releaseWaiting } from "../../store/mail/guard/waiting-recipients.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { withInstance } from "../with-instance.ts";
 import { collect, readSwitch } from "./instance.ts";

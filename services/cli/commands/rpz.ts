@@ -111,20 +111,18 @@ function registerRuleRemove(rule: Command, runtime: CommandRuntime): void {
   rule
     .command("remove")
     .argument("<zone>")
-    .argument("<trigger>")
+    .argument("<trigger>", "as for rule add, or owner:NAME as rule list shows what is no rule")
     .description("remove all that a trigger does")
     .action(async (zone: string, triggerText: string) => {
       const apex = readName(runtime, zone);
-      const trigger = readTrigger(runtime, triggerText);
-      const feed = await runtime.withDatabase(async ({ db }) => {
-        const changed = orRefuse(runtime, await removeRule(db, apex, trigger, ACTOR));
-        await notifyZones(db, [changed.id]);
-        return changed;
+      const { feed, trigger } = await runtime.withDatabase(async ({ db }) => {
+        const removed = orRefuse(runtime, await removeRule(db, apex, triggerText, ACTOR));
+        await notifyZones(db, [removed.feed.id]);
+        return removed;
       });
-      const shown = formatRpzTrigger(trigger);
       runtime.print(
-        { zone: feed.name, serial: feed.soa.serial, trigger: shown },
-        `${feed.name} ${feed.soa.serial}: ${shown} removed`,
+        { zone: feed.name, serial: feed.soa.serial, trigger },
+        `${feed.name} ${feed.soa.serial}: ${trigger} removed`,
       );
     });
 }
@@ -169,8 +167,9 @@ function registerRuleList(rule: Command, runtime: CommandRuntime): void {
       await runtime.withDatabase(async ({ db }) => {
         const found = await findFeed(db, apex);
         const feed = orRefuse(runtime, found ? ok(found) : refuse(feedDoesNotExist(apex)));
-        await runtime.printEach(rulesOf(db, feed, match), ({ trigger, action, expires }) => {
-          return [trigger, action, ...(expires === undefined ? [] : [expires])].join("\t");
+        await runtime.printEach(rulesOf(db, feed, match), ({ trigger, action, expires, fault }) => {
+          const noRule = fault === undefined ? [] : [`no rule: ${fault}`];
+          return [trigger, action, ...(expires === undefined ? [] : [expires]), ...noRule].join("\t");
         });
       });
     });
@@ -179,8 +178,9 @@ function registerRuleList(rule: Command, runtime: CommandRuntime): void {
 async function* rulesOf(db: Db, feed: Zone, match: string) {
   for (let after = 0; ; ) {
     const page = await searchRules(db, feed, match, { after, limit: RULES_A_PAGE });
-    for (const { id, trigger, action, expiresAt } of page) {
-      yield { trigger, action, ...(expiresAt && { expires: expiresAt.toISOString() }) };
+    for (const { id, trigger, action, expiresAt, fault } of page) {
+      const more = { ...(expiresAt && { expires: expiresAt.toISOString() }), ...(fault && { fault: fault.message }) };
+      yield { trigger, action, ...more };
       after = id;
     }
     if (page.length < RULES_A_PAGE) return;

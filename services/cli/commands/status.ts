@@ -9,6 +9,7 @@ import { SERVICE_NAMES } from "../../platform/service.ts";
 import { listNodes, type SeenNode } from "../../store/dns/nodes.ts";
 import { listUnknownResellers } from "../../store/dns/resellers.ts";
 import { listLeftOut } from "../../store/dns/zones-left-out.ts";
+import { listUnopened } from "../../store/sealed-columns.ts";
 import { type QueueStatus, readReplicationLag, readStatus } from "../../store/status.ts";
 import { requireDataFolder } from "../data-folder.ts";
 import { findDatabaseProblem } from "../database-answers.ts";
@@ -116,13 +117,15 @@ async function askDatabase(runtime: CommandRuntime, stack: StackStatus): Promise
     return refuse(`there is no database in the data folder ${dataDir} (PALOMAR_DATA_DIR)`);
   }
   const late = sleep(databasePatienceMs(runtime, stack), undefined, { ref: false });
-  const asked = runtime.withDatabase(async ({ db }) => ({
+  const asked = runtime.withDatabase(async ({ db, keyRing }) => ({
     ...(await readStatus(db)),
     nodes: await listNodes(db),
     leftOut: await listLeftOut(db, MOST_LEFT_OUT),
     replication: await readReplicationLag(db),
     unknownResellers: await listUnknownResellers(db, dns.resellers ?? []),
-    limits: [await findDatabaseProblem(db)].filter((problem) => problem !== undefined),
+    limits: [await findDatabaseProblem(db), describeUnopened(await listUnopened(db, keyRing))].filter(
+      (problem) => problem !== undefined,
+    ),
   }));
   try {
     const known = await Promise.race([asked, late]);
@@ -132,6 +135,12 @@ async function askDatabase(runtime: CommandRuntime, stack: StackStatus): Promise
     if (reason === undefined) throw error;
     return refuse(reason);
   }
+}
+
+function describeUnopened(columns: readonly string[]): string | undefined {
+  if (columns.length === 0) return undefined;
+  const how = 'of a lost secret? See "Another secret" in docs/operations.md';
+  return `what is sealed cannot be opened (${columns.join(", ")}): ${how}`;
 }
 
 function databasePatienceMs({ config }: CommandRuntime, { running, problems }: StackStatus): number {

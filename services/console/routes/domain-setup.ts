@@ -179,7 +179,8 @@ const looks: MakeConsoleEndpoints = (context) => [
   consoleEndpoint({
     method: "POST",
     path: "/instances/:name/domains/:domain/rotation",
-    summary: "Begin a change of its DKIM keys: new ones are published, and signed with once all name servers have them",
+    summary:
+      "Begin a change of its DKIM keys: new ones are published, and signed with once all name servers have them; in the place of keys of a lost secret at once",
     authorise: areaOf("instance"),
     params: domainParam,
     change: { action: "sender-domain.rotate", object: ({ params }) => params.domain },
@@ -192,7 +193,8 @@ const looks: MakeConsoleEndpoints = (context) => [
           return refuse(problem("rotation-begun", { domain: to.own.domain }));
         }
         await postponeDomain(db, to.upkeep, now);
-        return ok(showUpkeep(to, await listFurtherKeys(db, to.upkeep)));
+        const changed = (await findDomain(db, to.upkeep.instanceId, to.own.domain)) ?? to;
+        return ok(showUpkeep(changed, await listFurtherKeys(db, to.upkeep)));
       }),
   }),
 ];

@@ -1,5 +1,4 @@
 import { z } from "zod";
-import type { DomainName } from "../../core/dns/name.ts";
 import { readRpzRules } from "../../core/dns/rpz/import.ts";
 import {
   formatRpzAction,
@@ -7,6 +6,7 @@ import {
   parseRpzAction,
   parseRpzTrigger,
   type RpzTrigger,
+  readRuleOwner,
 } from "../../core/dns/rpz/rules.ts";
 import { parseMoment } from "../../core/moment.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
@@ -14,8 +14,8 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { sentence } from "../../core/sentences.ts";
 import { addFeed, removeFeed, setFeedActive } from "../../operations/dns/rpz-feeds.ts";
 import { importRules } from "../../operations/dns/rpz-import.ts";
-import { addRule, type NewRule, removeRule, ruleRecord } from "../../operations/dns/rpz-rules.ts";
-import { warnings, withWarnings } from "../../platform/http/problem.ts";
+import { addRule, type NewRule, removeRule } from "../../operations/dns/rpz-rules.ts";
+import { sentenceJson, warnings, withWarnings } from "../../platform/http/problem.ts";
 import { searchRules } from "../../store/dns/console-rpz.ts";
 import { findFeed, listActiveFeeds, listFeeds } from "../../store/dns/rpz-feeds.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
@@ -33,6 +33,9 @@ const zoneParam = z.object({ zone: z.string() });
 const trigger = z
   .string()
   .meta({ description: "qname:NAME, qname:*.NAME, ip:BLOCK, client-ip:BLOCK, nsdname:NAME or nsip:BLOCK" });
+const removable = z.string().meta({
+  description: "a trigger, or owner:NAME, as the list shows what is no rule: from releases that took more",
+});
 const changedRule = z.object({ zone: z.string(), serial: z.int(), trigger: z.string() });
 const resellerParam = z.object({ id: z.string() });
 const operator = areaOf();
@@ -111,13 +114,19 @@ const ruleSearch: MakeConsoleEndpoints = ({ db }) => [
     params: zoneParam,
     fields: z.object({
       search: searchText,
-      trigger: trigger.optional(),
+      trigger: removable.optional(),
       after: z.int().min(0).default(0),
       limit: pageLimit,
     }),
     reply: z.object({
       rules: z.array(
-        z.object({ id: z.int(), trigger: z.string(), action: z.string(), expires: z.string().nullable() }),
+        z.object({
+          id: z.int(),
+          trigger: z.string(),
+          action: z.string(),
+          expires: z.string().nullable(),
+          fault: sentenceJson.nullable().meta({ description: "why it is no rule, and shown as its record stands" }),
+        }),
       ),
       next: z.int().nullable(),
     }),
@@ -125,9 +134,9 @@ const ruleSearch: MakeConsoleEndpoints = ({ db }) => [
       const found = await feedOf({ db }, params.zone);
       if (!found.ok) return found;
       const { search, after, limit } = fields;
-      const owner = fields.trigger === undefined ? ok(undefined) : readOwner(fields.trigger, found.value);
-      if (!owner.ok) return owner;
-      const page = { after, limit, ...(owner.value && { owner: owner.value }) };
+      const at = fields.trigger === undefined ? ok(undefined) : readRuleOwner(fields.trigger, found.value.apex);
+      if (!at.ok) return refuse(invalidField("trigger", at.error));
+      const page = { after, limit, ...(at.value && { owner: at.value.owner }) };
       const rules = await searchRules(db, found.value, search, page);
       return ok({
         rules: rules.map(({ expiresAt, ...rule }) => ({ ...rule, expires: expiresAt?.toISOString() ?? null })),
@@ -178,19 +187,17 @@ const ruleChanges: MakeConsoleEndpoints = ({ db, clock }) => [
     summary: "Remove all that a trigger does",
     authorise: operator,
     params: zoneParam,
-    fields: z.object({ trigger }),
+    fields: z.object({ trigger: removable }),
     change: { action: "rule.remove", object: ({ params, fields }) => `${params.zone} ${fields.trigger}` },
     reply: changedRule,
     act: async ({ caller, params, fields }) => {
       const found = await feedOf({ db }, params.zone);
       if (!found.ok) return found;
-      const readTo = readTrigger(fields.trigger);
-      if (!readTo.ok) return readTo;
-      const removed = await removeRule(db, found.value.apex, readTo.value, caller.login);
+      const removed = await removeRule(db, found.value.apex, fields.trigger, caller.login);
       if (!removed.ok) return removed;
-      await notifyZones(db, [removed.value.id]);
-      const { name, soa } = removed.value;
-      return ok({ zone: name, serial: soa.serial, trigger: formatRpzTrigger(readTo.value) });
+      const { feed, trigger } = removed.value;
+      await notifyZones(db, [feed.id]);
+      return ok({ zone: feed.name, serial: feed.soa.serial, trigger });
     },
   }),
 ];
@@ -212,14 +219,6 @@ function readRule(
 function readTrigger(text: string): Result<RpzTrigger, Refusal> {
   const trigger = parseRpzTrigger(text);
   return trigger.ok ? trigger : refuse(invalidField("trigger", trigger.error));
-}
-
-/** The name in a feed that stands for a trigger. */
-function readOwner(text: string, feed: Zone): Result<DomainName, Refusal> {
-  const readTo = readTrigger(text);
-  if (!readTo.ok) return readTo;
-  const record = ruleRecord(readTo.value, { kind: "nxdomain" }, feed.apex);
-  return record.ok ? ok(record.value.owner) : refuse(invalidField("trigger", record.error));
 }
 
 function importEndpoint({ db, jobs }: ConsoleContext): ConsoleEndpoint {

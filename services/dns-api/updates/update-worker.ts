@@ -24,6 +24,9 @@ const MOST_IN_WORK = 200;
 /** More is looked for when so many are done since the last look: fewer than a zone may have in work, so that none stands still. */
 const DONE_A_LOOK = 4;
 const PRUNE_EVERY_MS = 60_000;
+/** Within so long the log has a client's refusal for one reason once, and so many refusals at most. */
+const TOLD_MS = 60_000;
+const MOST_TOLD = 100;
 
 const updatesJudged = new Counter({
   name: "palomar_dns_updates_total",
@@ -73,6 +76,9 @@ class UpdateWorker {
   #doneSinceLook = 0;
   #hasAnswers = false;
   #telling: Promise<void> | undefined;
+  /** Refusals that the log has within the present minute. */
+  readonly #told = new Set<string>();
+  #toldUntilMs = 0;
 
   constructor(context: DnsApiContext, observe: Observe) {
     this.#context = context;
@@ -110,12 +116,25 @@ class UpdateWorker {
     const judged = await this.#judgeSafely(update);
     if (!judged) return false;
     updatesJudged.inc({ rcode: judged.rcode });
-    const { refusal = "" } = judged;
-    if (judged.rcode !== RCODE.NOERROR) {
-      this.#observe({ kind: "update-refused", client: update.client, rcode: judged.rcode, refusal });
+    const { rcode, refusal = "" } = judged;
+    if (rcode !== RCODE.NOERROR) {
+      const level = rcode === RCODE.REFUSED && this.#isNews(`${update.client} ${refusal}`) ? "info" : "debug";
+      this.#observe({ kind: "update-refused", level, client: update.client, rcode, refusal });
     }
     this.#tell();
     if (judged.zoneId !== undefined) this.#context.announcer.announce([judged.zoneId]);
+    return true;
+  }
+
+  /** Whether a refusal is the first of its client and reason within a minute: a program that repeats itself does not fill the log. */
+  #isNews(refusal: string): boolean {
+    const now = this.#context.clock.nowMs();
+    if (now >= this.#toldUntilMs) {
+      this.#told.clear();
+      this.#toldUntilMs = now + TOLD_MS;
+    }
+    if (this.#told.has(refusal) || this.#told.size >= MOST_TOLD) return false;
+    this.#told.add(refusal);
     return true;
   }
 

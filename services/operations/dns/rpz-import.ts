@@ -2,7 +2,13 @@ import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import type { ImportedLine, ImportedRule } from "../../core/dns/rpz/import.ts";
 import { compareRule } from "../../core/dns/rpz/rule-conflict.ts";
-import { formatRpzAction, formatRpzTrigger, type RpzTrigger, whyPassedOver } from "../../core/dns/rpz/rules.ts";
+import {
+  formatRpzAction,
+  formatRpzTrigger,
+  type RpzTrigger,
+  showRpzRecord,
+  whyPassedOver,
+} from "../../core/dns/rpz/rules.ts";
 import type { SafeNames } from "../../core/dns/rpz/safe-names.ts";
 import { addSerial } from "../../core/dns/serial.ts";
 import type { Refusal } from "../../core/refusal.ts";
@@ -13,7 +19,7 @@ import { copyRecords, readRecordsAt } from "../../store/dns/records.ts";
 import { addTriggers, countRules, writeFeedVersion } from "../../store/dns/rpz-feeds.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 import { changeFeed, withLockedFeed } from "./rpz-feeds.ts";
-import { actionText, coversSafeName, ruleRecord } from "./rpz-rules.ts";
+import { coversSafeName, ruleRecord } from "./rpz-rules.ts";
 import { readSafeNames } from "./rpz-safe-names.ts";
 
 /** A line that wants another action than its trigger has. */
@@ -178,7 +184,7 @@ class Importer {
       this.#conflicts.push({
         line,
         trigger: formatRpzTrigger(rule.trigger),
-        has: actionText(comparison.with, this.#feed.apex),
+        has: showRpzRecord(comparison.with, this.#feed.apex).action,
         wanted: formatRpzAction(rule.action),
       });
     } else if (comparison.kind === "new") {

@@ -2,15 +2,15 @@ import { type DomainName, formatDomainName } from "../../core/dns/name.ts";
 import { canonicalRdata, type ResourceRecord } from "../../core/dns/record.ts";
 import { compareRule } from "../../core/dns/rpz/rule-conflict.ts";
 import {
-  decodeRpzRule,
   encodeRpzRule,
-  formatRpzAction,
   formatRpzTrigger,
   type RpzAction,
   type RpzTrigger,
+  readRuleOwner,
+  showRpzRecord,
   whyPassedOver,
 } from "../../core/dns/rpz/rules.ts";
-import { type Refusal, unacceptable } from "../../core/refusal.ts";
+import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -58,7 +58,7 @@ export function addRule(
       return ok({ feed, changed: false, expiresAt: await readExpiry(transaction, comparison.of.id) });
     }
     if (comparison.kind === "conflict") {
-      const has = actionText(comparison.with, feed.apex);
+      const has = showRpzRecord(comparison.with, feed.apex).action;
       return refuse(unacceptable("rule-exists", { trigger: formatRpzTrigger(trigger), action: has }));
     }
     const rows = { created: [record.value], deleted: [], triggers: existing.length === 0 ? 1 : 0 };
@@ -69,20 +69,26 @@ export function addRule(
   });
 }
 
-/** Removes all that a trigger does; refuses one that has no rule. */
+/** A feed after all went that a trigger did, and that trigger in the form that lists show. */
+export interface RuleRemoved {
+  readonly feed: Zone;
+  readonly trigger: string;
+}
+
+/** Removes all that a trigger does; refuses one that has no rule. @param text as `readRuleOwner` takes it */
 export function removeRule(
   db: Db,
   apex: DomainName,
-  trigger: RpzTrigger,
+  text: string,
   actor: string,
-): Promise<Result<Zone, Refusal>> {
-  return withLockedFeed(db, apex, async (transaction, feed) => {
-    // Of the record only the owner counts.
-    const record = ruleRecord(trigger, { kind: "nxdomain" }, feed.apex);
-    if (!record.ok) return refuse(unacceptable(record.error));
-    const existing = await readRecordsAt(transaction, feed.id, [record.value.owner]);
-    if (existing.length === 0) return refuse(unacceptable("no-such-rule", { trigger: formatRpzTrigger(trigger) }));
-    return ok(await removeFeedRecords(transaction, feed, existing, actor));
+): Promise<Result<RuleRemoved, Refusal>> {
+  return withLockedFeed<RuleRemoved>(db, apex, async (transaction, feed) => {
+    const at = readRuleOwner(text, feed.apex);
+    if (!at.ok) return refuse(invalidField("trigger", at.error));
+    const { owner, trigger } = at.value;
+    const existing = await readRecordsAt(transaction, feed.id, [owner]);
+    if (existing.length === 0) return refuse(unacceptable("no-such-rule", { trigger }));
+    return ok({ feed: await removeFeedRecords(transaction, feed, existing, actor), trigger });
   });
 }
 
@@ -92,13 +98,6 @@ export function ruleRecord(trigger: RpzTrigger, action: RpzAction, apex: DomainN
   if (!record.ok || action.kind !== "local-data") return record;
   const { type, rdata } = record.value;
   return ok({ ...record.value, rdata: canonicalRdata(type, rdata) });
-}
-
-/** The action that a record of a feed carries, in the form that commands take. */
-export function actionText(record: ResourceRecord, apex: DomainName): string {
-  const rule = decodeRpzRule(record, apex);
-  if (!rule.ok) throw new Error(`stored rule is corrupt: ${rule.error.message}`);
-  return formatRpzAction(rule.value.action);
 }
 
 export function coversSafeName(trigger: RpzTrigger, safe: DomainName): Sentence {

@@ -1,5 +1,5 @@
 import { type DomainName, labelsOf, nameFromLabels, parentOf, parseDomainName } from "../../core/dns/name.ts";
-import { decodeRpzRule, formatRpzTrigger } from "../../core/dns/rpz/rules.ts";
+import { showRpzRecord } from "../../core/dns/rpz/rules.ts";
 import { SafeNames } from "../../core/dns/rpz/safe-names.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
@@ -71,11 +71,7 @@ async function findCoveringRules(transaction: Transaction, feed: Zone, name: Dom
 }
 
 function triggersOf(records: readonly StoredRecord[], feed: Zone): string[] {
-  const triggers = records.flatMap((record) => {
-    const rule = decodeRpzRule(record, feed.apex);
-    return rule.ok ? formatRpzTrigger(rule.value.trigger) : [];
-  });
-  return [...new Set(triggers)];
+  return [...new Set(records.map((record) => showRpzRecord(record, feed.apex).trigger))];
 }
 
 function storedName(text: string): DomainName {

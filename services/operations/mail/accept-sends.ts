@@ -110,7 +110,7 @@ async function storeSends<S extends Send & { eeid: string; admission: Admission 
   const addressed = sends.map((send, index) => {
     const audience = audiences[index]!;
     const { admission } = send;
-    const bookings = admission && trimBookings(admission.bookings, audience.addressees.length);
+    const bookings = admission && trimBookings(admission, audience.addressees.length);
     return { ...send, audience, admission: admission && { ...admission, bookings: bookings! }, bookings };
   });
   // Somebody may have to be told that nothing went.

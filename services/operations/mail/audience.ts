@@ -1,6 +1,6 @@
 import type { EmailAddress } from "../../core/mail/address.ts";
 import type { RecipientDsn } from "../../core/mail/dsn-parameters.ts";
-import type { Booking } from "../../core/mail/guard/sending-limits.ts";
+import type { QueuedBooking } from "../../core/mail/guard/sending-limits.ts";
 import { builtInValues } from "../../core/mail/personalise.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import { holdErasures } from "../../store/mail/contacts/contacts.ts";
@@ -121,7 +121,7 @@ export interface AddressedMessage extends Omit<AudienceSource, "content"> {
   readonly messageId: number | undefined;
   readonly audience: Audience;
   /** When they go, in the order of the audience; all at once unless given. */
-  readonly bookings?: readonly Booking[] | undefined;
+  readonly bookings?: readonly QueuedBooking[] | undefined;
   /** Who is told what becomes of it. */
   readonly dsn?: ReportRequest | undefined;
 }

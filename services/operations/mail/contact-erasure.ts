@@ -28,6 +28,7 @@ import {
 } from "../../store/mail/contacts/contact-erasure-traces.ts";
 import { beginErasure, lockAddress } from "../../store/mail/contacts/contacts.ts";
 import { hasObjected, keepErased, removeSuppression } from "../../store/mail/contacts/suppressions.ts";
+import { findPlaces, type GivenUpPlaces, giveUpPlaces } from "../../store/mail/guard/waiting-recipients.ts";
 import { announceStop } from "../../store/mail/queue/queue.ts";
 import { takeRecipientsOff } from "../../store/mail/queue/single-deliveries.ts";
 import type { StoredMailbox, StoredTemplate } from "../../store/mail/sends/messages.ts";
@@ -80,9 +81,10 @@ export async function eraseAddress(
     if (subject.contactId !== null) await removeConversions(transaction, instanceId, subject.contactId);
     const removed = await removeContact(transaction, instanceId, address.key);
     if (suppressed || objected || options.keepOut) await keepErased(transaction, instanceId, address.key);
-    const { removed: sent, unsent, redacted } = messages;
+    const { removed: sent, unsent, places, redacted } = messages;
     // Last: workers prolong all of their leases at once, and are not to wait for all that an erasure reads.
     await takeRecipientsOff(transaction, instanceId, unsent);
+    await giveUpPlaces(transaction, instanceId, places);
     return { ...removed, events, messages: sent, suppressed, unsent, redacted };
   });
   // Workers make all anew that they have ready.
@@ -99,15 +101,23 @@ export function isNothing({ contacts, events, messages, whitelisted, suppressed 
  * Removes an address from everything that was sent to it: its deliveries with their archives and reports, and its
  * name in messages that went to others as well.
  * @returns how many deliveries were removed, the partitions of those that had not been sent, with the copies of them: each
- *   as often as it had some; and whether what others get was changed
+ *   as often as it had some; their places in windows to come; and whether what others get was changed
  */
 async function eraseFromMessages(
   transaction: Transaction,
   subject: ErasureSubject,
-): Promise<{ readonly removed: number; readonly unsent: readonly number[]; readonly redacted: boolean }> {
+): Promise<{
+  readonly removed: number;
+  readonly unsent: readonly number[];
+  readonly places: readonly GivenUpPlaces[];
+  readonly redacted: boolean;
+}> {
   const unsent = await findUnsent(transaction, subject);
   const reports = await findReportsNaming(transaction, subject, unsent);
   const removed = await removeDeliveries(transaction, subject);
+  const queued = removed.filter(({ state }) => state === "queued").map(({ partitionId }) => partitionId);
+  // A partition goes with its message.
+  const places = await findPlaces(transaction, subject.instanceId, queued);
   const messageIds = [...new Set(removed.map(({ messageId }) => messageId))].sort((a, b) => a - b);
   const kept = await removeAbandonedMessages(transaction, subject.instanceId, messageIds);
   const shared = [...new Set([...kept, ...unsent.map(({ id }) => id)])];
@@ -120,14 +130,14 @@ async function eraseFromMessages(
     subject.instanceId,
     shared.filter((id) => addressed.has(id)),
   );
+  places.push(...(await findPlaces(transaction, subject.instanceId, copies)));
   const naming = await findNaming(transaction, shared, subject);
   await removeMentions(transaction, naming, subject);
   let redacted = false;
   for (const id of [...naming, ...reports]) redacted = (await redactMessage(transaction, id, subject)) || redacted;
   await removeFeedback(transaction, subject);
   await removeFromSandbox(transaction, subject);
-  const queued = removed.filter(({ state }) => state === "queued").map(({ partitionId }) => partitionId);
-  return { removed: removed.length, unsent: [...queued, ...copies], redacted };
+  return { removed: removed.length, unsent: [...queued, ...copies], places, redacted };
 }
 
 /** @returns whether it named the address */

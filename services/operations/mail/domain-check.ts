@@ -13,6 +13,7 @@ import {
   type FurtherKey,
   listFurtherKeys,
   removeDoneKeys,
+  replaceLostKeys,
   takeRotationStep,
 } from "../../store/mail/instances/dkim-keys.ts";
 import {
@@ -89,12 +90,17 @@ export async function checkDomain(
   return { checks, tookOver, removed };
 }
 
-/** Begins a rotation: keys of both algorithms that are to take over. @returns how many were made; none while one is under way */
-export function startRotation(
+/**
+ * Begins a rotation: keys of both algorithms that are to take over. Those that nobody can open any more are replaced at once.
+ * @returns how many keys that concerns; none while one is under way
+ */
+export async function startRotation(
   { db, keyRing }: Pick<CheckSurroundings, "db" | "keyRing">,
   upkeep: DomainUpkeep,
   now: Date,
 ): Promise<number> {
+  const replaced = await replaceLostKeys(db, keyRing, upkeep, now);
+  if (replaced > 0) return replaced;
   return addNewKeys(db, keyRing, upkeep, { algorithms: BOTH, now });
 }
 

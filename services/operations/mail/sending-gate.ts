@@ -2,11 +2,13 @@ import {
   type Booking,
   bookSend,
   chargesOf,
+  countedAs,
   findWindow,
   isExceeded,
   type LimitReached,
   type LimitRule,
   PresentWindows,
+  type QueuedBooking,
   rampRule,
   roomIn,
   rulesFor,
@@ -192,11 +194,12 @@ export function rampInForce(state: RampState, policy: SendingPolicy, now: Date):
 }
 
 /** The bookings of a send for the recipients that it has in the end. */
-export function trimBookings(bookings: readonly Booking[], recipients: number): Booking[] {
+export function trimBookings({ bookings, rules }: Admission, recipients: number): QueuedBooking[] {
   let left = recipients;
   return bookings.flatMap(({ at, count }) => {
     const taken = Math.min(left, count);
     left -= taken;
-    return taken === 0 ? [] : [{ at, count: taken }];
+    if (taken === 0) return [];
+    return [at === null ? { at, count: taken } : { at, count: taken, countedAs: countedAs(rules, at) }];
   });
 }

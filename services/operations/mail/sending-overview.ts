@@ -2,7 +2,7 @@ import { type LimitScope, type OverLimit, windowAfter, windowStart } from "../..
 import { type SendingPolicy, sendingPolicy } from "../../platform/config/sending-limits.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readSending } from "../../store/mail/guard/sending-counts.ts";
-import { countWaiting } from "../../store/mail/guard/sending-limits.ts";
+import { countWaiting } from "../../store/mail/guard/waiting-recipients.ts";
 import { limitsInForce, rampInForce, rampStart } from "./sending-gate.ts";
 
 /** A limit with what is used of it, as the console and the command line show it. */

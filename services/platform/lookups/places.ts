@@ -22,7 +22,7 @@ const CITY_LANGUAGES = ["es", "en"] as const;
  */
 export function openPlaces(path: string | null): FindPlace {
   if (path === null) return () => undefined;
-  const reader = new Reader<CityResponse>(readFileSync(path));
+  const reader = readDatabase(path);
   return (address) => {
     if (!ipaddr.isValid(address)) return undefined;
     // Databases know IPv4 addresses as such, not as a listener for both protocols shows them (::ffff:192.0.2.1).
@@ -35,4 +35,18 @@ export function openPlaces(path: string | null): FindPlace {
       city: CITY_LANGUAGES.map((language) => names?.[language]).find((name) => name !== undefined) ?? "",
     };
   };
+}
+
+/** What is wrong with a place database, by its variable, once the file can be read; undefined: nothing. */
+export function judgePlaceDatabase(path: string): string | undefined {
+  try {
+    readDatabase(path);
+    return undefined;
+  } catch {
+    return `PALOMAR_PLACE_DATABASE: ${path} holds no place database (MMDB)`;
+  }
+}
+
+function readDatabase(path: string): Reader<CityResponse> {
+  return new Reader<CityResponse>(readFileSync(path));
 }

@@ -1,13 +1,11 @@
 import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
-import { decodeRpzRule, formatRpzAction, formatRpzTrigger } from "../../core/dns/rpz/rules.ts";
+import { type ShownRule, showRpzRecord } from "../../core/dns/rpz/rules.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { escapeLike } from "./console-zones.ts";
 
 /** A rule as the console lists it. */
-export interface ListedRule {
+export interface ListedRule extends ShownRule {
   readonly id: number;
-  readonly trigger: string;
-  readonly action: string;
   /** When it goes by itself. */
   readonly expiresAt: Date | null;
 }
@@ -48,10 +46,8 @@ export async function searchRules(
     ],
   );
   return rows.map(({ id, owner, type, ttl, rdata, expires_at }) => {
-    const rule = decodeRpzRule({ owner: nameFromStoredWire(owner), type, ttl, rdata }, feed.apex);
-    if (!rule.ok) throw new Error(`rule ${id} is corrupt: ${rule.error.message}`);
-    const { trigger, action } = rule.value;
-    return { id, trigger: formatRpzTrigger(trigger), action: formatRpzAction(action), expiresAt: expires_at };
+    const shown = showRpzRecord({ owner: nameFromStoredWire(owner), type, ttl, rdata }, feed.apex);
+    return { id, ...shown, expiresAt: expires_at };
   });
 }
 

@@ -4,9 +4,10 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { requireDataFolder } from "../../../services/cli/data-folder.ts";
 import { withDatabase } from "../../../services/cli/database.ts";
-import { checkSurroundings } from "../../../services/cli/stack.ts";
+import { checkPaths, checkSurroundings } from "../../../services/cli/stack.ts";
 import { loadConfig } from "../../../services/platform/config/config.ts";
 import { SERVICE_NAMES, type ServiceName } from "../../../services/platform/service.ts";
+import { writeMmdb } from "../../support/mmdb.ts";
 import { createCertificate } from "../dns-server/test-certificate.ts";
 
 const NO_TRACKING = { PALOMAR_TRACKING_LISTEN: "off" };
@@ -68,4 +69,25 @@ test("a certificate and a key that do not go together are named with their varia
     if (!config.ok) throw new Error(config.error.join());
     expect(await checkSurroundings(config.value, ["submission"])).toEqual(problems);
   }
+});
+
+test("a file that is no place database is named with its variable, beside what else is wrong", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "palomar-surroundings-"));
+  onTestFinished(() => rmSync(dataDir, { recursive: true }));
+  const at = (name: string, content: string | Buffer) => {
+    writeFileSync(join(dataDir, name), content);
+    return join(dataDir, name);
+  };
+  const good = at("good", writeMmdb({ "192.0.2.0/24": { country: { iso_code: "AR" } } }));
+  const problemsOf = async (placeDatabase: string) => {
+    const { certPath, keyPath } = { certPath: at("cert", "none"), keyPath: at("key", "none") };
+    return checkPaths({ certPath, keyPath, placeDatabase, dataDir });
+  };
+  const cert = `PALOMAR_TLS_CERT: ${join(dataDir, "cert")} holds no PEM certificate`;
+  expect(await problemsOf(good)).toEqual([cert]);
+  for (const path of [at("text", "root:x:0:0\n".repeat(50)), at("empty", ""), dataDir]) {
+    expect(await problemsOf(path)).toEqual([cert, `PALOMAR_PLACE_DATABASE: ${path} holds no place database (MMDB)`]);
+  }
+  const missing = join(dataDir, "missing");
+  expect(await problemsOf(missing)).toEqual([expect.stringMatching(/^PALOMAR_PLACE_DATABASE: ENOENT.*missing/), cert]);
 });

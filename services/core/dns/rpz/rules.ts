@@ -117,6 +117,55 @@ export function decodeRpzRule(
   return trigger.ok ? ok({ trigger: trigger.value, action: actionOfRecord(type, rdata) }) : trigger;
 }
 
+/** What a record of a feed is shown as. */
+export interface ShownRule {
+  /** In the form that {@link readRuleOwner} reads. */
+  readonly trigger: string;
+  readonly action: string;
+  /** Why it is no rule that we would take, and is shown as the record stands; null of all others. */
+  readonly fault: RpzError | null;
+}
+
+/** Begins what stands for the owner of a record that is no rule: earlier releases took more. */
+const OWNER = "owner:";
+
+/** Any record of a feed but its apex's. */
+export function showRpzRecord(record: ResourceRecord, apex: DomainName): ShownRule {
+  const rule = decodeRpzRule(record, apex);
+  if (rule.ok) {
+    const { trigger, action } = rule.value;
+    return { trigger: formatRpzTrigger(trigger), action: formatRpzAction(action), fault: null };
+  }
+  const relative = nameFromLabels(labelsOf(record.owner).slice(0, record.owner.labelCount - apex.labelCount));
+  if (!relative.ok) throw new Error(relative.error.message);
+  return {
+    trigger: OWNER + withoutFinalDot(formatDomainName(relative.value)),
+    action: `${typeMnemonic(record.type)} ${formatRdata(record.type, record.rdata)}`,
+    fault: rule.error,
+  };
+}
+
+/** Where the records of a trigger stand in a feed. @param text a trigger, or `owner:` and a name below the feed's apex */
+export function readRuleOwner(
+  text: string,
+  apex: DomainName,
+): Result<{ readonly owner: DomainName; readonly trigger: string }, RpzError> {
+  if (text.toLowerCase().startsWith(OWNER)) {
+    const what = text.slice(OWNER.length);
+    const name = parseDomainName(what);
+    if (!name.ok) return refuse(sentence("bad-domain-name", { text: what, reason: name.error }));
+    if (name.value.labelCount === 0) return refuse(sentence("rule-for-root"));
+    const owner = nameFromLabels([...labelsOf(name.value), ...labelsOf(apex)]);
+    if (!owner.ok) return refuse(sentence("rule-too-long", { trigger: text, reason: owner.error }));
+    return ok({ owner: owner.value, trigger: OWNER + withoutFinalDot(formatDomainName(name.value)) });
+  }
+  const trigger = parseRpzTrigger(text);
+  if (!trigger.ok) return trigger;
+  // Of the record only the owner counts.
+  const record = encodeRpzRule(trigger.value, { kind: "nxdomain" }, apex);
+  return record.ok ? ok({ owner: record.value.owner, trigger: formatRpzTrigger(trigger.value) }) : record;
+}
+
 /** Why BIND would pass over a rule of the trigger: it writes IPv4-mapped addresses as IPv4, and takes no other form of them. */
 export function whyPassedOver(trigger: RpzTrigger): RpzError | undefined {
   const block = "block" in trigger ? ipv4OfMapped(trigger.block) : undefined;

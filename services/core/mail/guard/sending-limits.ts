@@ -334,6 +334,25 @@ export function chargesOf(rules: readonly LimitRule[], bookings: readonly Bookin
   return counts.added;
 }
 
+/** A booking as it is queued. */
+export interface QueuedBooking extends Booking {
+  /** Of one for an hour to come: what it is counted under there, to be taken off again by {@link bookedCounts}. */
+  readonly countedAs?: readonly string[];
+}
+
+/** What a booking at a moment is counted under: `<grain> <key>` of each window. */
+export function countedAs(rules: readonly LimitRule[], at: Date): string[] {
+  return chargesOf(rules, [{ at, count: 1 }], at).map(({ grain, key }) => `${grain} ${key}`);
+}
+
+/** The counts of a booking, as `countedAs` names them, in the windows of a moment. */
+export function bookedCounts(names: readonly string[], { at, count }: { readonly at: Date; readonly count: number }) {
+  return names.map((name): WindowCount => {
+    const grain = name.startsWith("hour ") ? "hour" : "day";
+    return { grain, key: name.slice(grain.length + 1), startsAt: windowStart(grain, at), count };
+  });
+}
+
 /** The rules that a window's count has gone beyond, by what it is now. */
 export function isExceeded(rules: readonly LimitRule[], { key, grain, count }: Omit<WindowCount, "startsAt">): boolean {
   return rules.some(

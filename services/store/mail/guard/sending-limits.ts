@@ -1,7 +1,6 @@
 import type { SendingLimit } from "../../../core/mail/guard/sending-limits.ts";
-import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import type { Db } from "../../../platform/postgres/db.ts";
 import { areCampaignsOf } from "../campaigns/campaigns.ts";
-import { beginWork, wakeInstances } from "../queue/mail-work.ts";
 
 /**
  * Sets a limit of an instance in place of the one that it has. What waits for a window is due at its time all the same.
@@ -55,42 +54,4 @@ async function wakeCampaigns(db: Db, instanceId: number): Promise<void> {
     .where({ instance_id: instanceId })
     .whereNotNull("waits_until")
     .update({ waits_until: null });
-}
-
-/** Recipients of an instance that wait for a window, and when the first of them goes on. */
-export interface WaitingRecipients {
-  readonly recipients: number;
-  readonly goesOnAt: Date | null;
-}
-
-// Nobody has tried what waits for a window: what was tried, and is put off, was taken.
-const WAITING = "instance_id = $1 and state = 'deferred' and taken_at is null";
-
-export async function countWaiting(db: Db, instanceId: number): Promise<WaitingRecipients> {
-  const [row] = await queryRows<WaitingRecipients>(
-    db,
-    `select coalesce(sum(recipients), 0)::int as recipients, min(due_at) as "goesOnAt" from partitions where ${WAITING}`,
-    [instanceId],
-  );
-  return row!;
-}
-
-/** Lets what waits for a window go at once; it stays counted where it was. @returns how many recipients */
-export async function releaseWaiting(db: Db, instanceId: number): Promise<number> {
-  return db.transaction(async (transaction) => {
-    await beginWork(transaction, [instanceId]);
-    const [row] = await queryRows<{ recipients: number }>(
-      transaction,
-      `with waiting as (
-         select id from partitions where ${WAITING} order by id for no key update
-       ), released as (
-         update partitions p set state = 'ready', due_at = now(), modified_at = now() from waiting
-         where p.instance_id = $1 and p.id = waiting.id and p.state = 'deferred' returning p.recipients
-       )
-       select coalesce(sum(recipients), 0)::int as recipients from released`,
-      [instanceId],
-    );
-    await wakeInstances(transaction, [{ instanceId }]);
-    return row!.recipients;
-  });
 }

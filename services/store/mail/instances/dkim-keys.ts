@@ -146,6 +146,59 @@ export async function addNewKeys(
   return made;
 }
 
+interface SealedKey {
+  readonly id: number;
+  readonly algorithm: DkimAlgorithm;
+  readonly sealed: string;
+  readonly state: RotatingKey["state"];
+}
+
+/**
+ * Has new keys sign at once in the place of those that the key ring does not open, as nothing can be signed with these: the
+ * secret that they were sealed under is lost. Their records stay published for a while, as those of any old key. May be
+ * called again after it was cut off anywhere.
+ * @returns how many it did without
+ */
+export async function replaceLostKeys(db: Db, keyRing: KeyRing, of: DomainOfInstance, now: Date): Promise<number> {
+  const lost = await listLostKeys(db, keyRing, of);
+  if (lost.length === 0) return 0;
+  const [signing, waiting] = (["signing", "new"] as const).map((state) => lost.filter((key) => key.state === state));
+  await queryRows(
+    db,
+    "delete from dkim_keys where instance_id = $1 and domain = $2 and id = any($3::bigint[]) and state = 'new'",
+    [of.instanceId, of.domain, waiting!.map(({ id }) => id)],
+  );
+  const algorithms = new Set([...signing!, ...waiting!].map(({ algorithm }) => algorithm));
+  await addNewKeys(db, keyRing, of, { algorithms: [...algorithms], now });
+  await inTransaction(db, async (transaction) => {
+    await lockDomain(transaction, of);
+    const fresh = (await listFurtherKeys(transaction, of)).filter(({ state }) => state === "new");
+    for (const { id, algorithm } of fresh) {
+      if (signing!.some((key) => key.algorithm === algorithm)) await takeOver(transaction, of, { id, now });
+    }
+    // What nobody can open is nothing.
+    await queryRows(
+      transaction,
+      `update dkim_keys set key_sealed = $1
+       where instance_id = $2 and domain = $3 and key_sealed = any($4::text[]) and state in ('old', 'done')`,
+      [seal(keyRing, DKIM_KEY_PURPOSE, ""), of.instanceId, of.domain, lost.map(({ sealed }) => sealed)],
+    );
+  });
+  return lost.length;
+}
+
+async function listLostKeys(db: Db, keyRing: KeyRing, { instanceId, domain }: DomainOfInstance): Promise<SealedKey[]> {
+  const keys = await queryRows<SealedKey>(
+    db,
+    `select 0::bigint as id, 'rsa' as algorithm, dkim_key_sealed as sealed, 'signing' as state from instance_domains
+     where instance_id = $1 and domain = $2
+     union all
+     select id, algorithm, key_sealed, state from dkim_keys where instance_id = $3 and domain = $4`,
+    [instanceId, domain, instanceId, domain],
+  );
+  return keys.filter(({ sealed }) => !open(keyRing, DKIM_KEY_PURPOSE, sealed).ok);
+}
+
 interface NewKey {
   readonly algorithm: DkimAlgorithm;
   readonly record: string;

@@ -4,7 +4,7 @@ import { generateDkimKey, type NewDkimKey } from "../../../core/mail/dkim.ts";
 import type { ReportLanguage } from "../../../core/mail/report-words.ts";
 import { seal } from "../../../core/secret-box.ts";
 import { type Db, isUniqueViolation, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
-import { DKIM_KEY_PURPOSE } from "./dkim-keys.ts";
+import { addNewKeys, DKIM_KEY_PURPOSE } from "./dkim-keys.ts";
 import { addDomainUpkeep } from "./domain-upkeep.ts";
 
 /** A mail customer: its own host, key, contacts and campaigns. */
@@ -52,7 +52,7 @@ export interface NewInstance {
   readonly archive: boolean;
   /** UTC unless given. */
   readonly timeZone?: string;
-  /** Sender domains, as A-labels in lower case; each gets a DKIM key. */
+  /** Sender domains, as A-labels in lower case; each gets DKIM keys. */
   readonly domains: readonly string[];
   /** Where their keys come from; each is generated unless given. */
   readonly makeDkimKey?: () => Promise<NewDkimKey>;
@@ -201,7 +201,7 @@ export async function listInstanceDomains(db: Db, instanceId: number): Promise<I
 
 const makeDkimKey = () => generateDkimKey("rsa");
 
-/** Adds a sender domain with a new DKIM key. @returns false when the instance has it already; its key is then kept */
+/** Adds a sender domain with new DKIM keys. @returns false when the instance has it already; its key is then kept */
 export async function addInstanceDomain(
   db: Db,
   keyRing: KeyRing,
@@ -234,8 +234,12 @@ async function insertDomain(
     .onConflict(["instance_id", "domain"])
     .ignore()
     .returning("domain");
-  if (added.length > 0) await addDomainUpkeep(transaction, instanceId, domain);
-  return added.length > 0;
+  if (added.length === 0) return false;
+  await addDomainUpkeep(transaction, instanceId, domain);
+  const [clock] = await queryRows<{ at: Date }>(transaction, "select now() as at");
+  // Signed with once it is published (RFC 8463 §3): whoever sets the domain up sees both keys from the start.
+  await addNewKeys(transaction, keyRing, { instanceId, domain }, { algorithms: ["ed25519"], now: clock!.at });
+  return true;
 }
 
 /** Instances with one domain have a key each: under one name only one of them could be published. */

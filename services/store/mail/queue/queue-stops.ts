@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { byInstance, ownRows } from "../by-instance.ts";
+import { findPlaces, giveUpPlaces } from "../guard/waiting-recipients.ts";
 import { tellCancelled } from "../tracking/event-feed.ts";
 import { haveLookedAt } from "./mail-work.ts";
 import { announceMail, announceStop } from "./queue.ts";
@@ -134,6 +135,8 @@ export async function withdrawBatch(db: Db, { instanceId, eeid }: BatchKey): Pro
         transaction,
         ids.map((id) => ({ instanceId, id })),
       );
+      const waited = ids.flatMap((id) => Array.from({ length: cancelled.get(id) ?? 0 }, () => id));
+      const places = await findPlaces(transaction, instanceId, waited);
       // One that a worker has leased meanwhile is held when it is given back, and withdrawn then.
       await queryRows(
         transaction,
@@ -142,6 +145,7 @@ export async function withdrawBatch(db: Db, { instanceId, eeid }: BatchKey): Pro
          from unnest($2::bigint[], $3::integer[]) as given (id, cancelled) where p.instance_id = $1 and p.id = given.id`,
         [instanceId, ids, ids.map((id) => cancelled.get(id) ?? 0)],
       );
+      await giveUpPlaces(transaction, instanceId, places);
       return ids.length;
     });
   }

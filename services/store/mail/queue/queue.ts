@@ -1,5 +1,5 @@
 import type { RecipientDsn } from "../../../core/mail/dsn-parameters.ts";
-import type { Booking } from "../../../core/mail/guard/sending-limits.ts";
+import type { QueuedBooking } from "../../../core/mail/guard/sending-limits.ts";
 import { type CampaignPool, poolFor } from "../../../core/mail/pools.ts";
 import { bigints, integers, jsons, texts, trimNulls } from "../../../platform/postgres/array-columns.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
@@ -79,7 +79,7 @@ export interface MessageRecipients {
   readonly messageId: number;
   readonly deliveries: readonly NewDelivery[];
   /** When they go, in their order; all at once unless given. */
-  readonly bookings?: readonly Booking[] | undefined;
+  readonly bookings?: readonly QueuedBooking[] | undefined;
 }
 
 /**
@@ -88,8 +88,8 @@ export interface MessageRecipients {
  */
 export async function enqueue(transaction: Transaction, messages: readonly MessageRecipients[]): Promise<number[][]> {
   const chunks = messages.flatMap(({ deliveries, bookings, ...message }) =>
-    cut(deliveries, bookings).flatMap(({ at, booked }) =>
-      partition(booked).map((chunk) => ({ ...chunk, ...message, dueAt: at })),
+    cut(deliveries, bookings).flatMap(({ at, countedAs, booked }) =>
+      partition(booked).map((chunk) => ({ ...chunk, ...message, dueAt: at, countedAs })),
     ),
   );
   // Those of a partition lie side by side, as they are taken and settled.
@@ -127,8 +127,8 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
   }
   await putOff(
     transaction,
-    chunks.flatMap(({ dueAt, instanceId }, index) =>
-      dueAt === null ? [] : [{ instanceId, partitionId: partitionIds[index]!, dueAt }],
+    chunks.flatMap(({ dueAt, countedAs = [], instanceId }, index) =>
+      dueAt === null ? [] : [{ instanceId, partitionId: partitionIds[index]!, dueAt, countedAs }],
     ),
   );
   await wakeInstances(
@@ -157,13 +157,13 @@ function insertDeliveries(first: number): string {
 /** Cuts recipients into those that go at once and those that wait for windows. */
 function cut(
   deliveries: readonly NewDelivery[],
-  bookings: readonly Booking[] = [{ at: null, count: deliveries.length }],
-): { readonly at: Date | null; readonly booked: readonly NewDelivery[] }[] {
+  bookings: readonly QueuedBooking[] = [{ at: null, count: deliveries.length }],
+): (Omit<QueuedBooking, "count"> & { readonly booked: readonly NewDelivery[] })[] {
   let start = 0;
-  return bookings.map(({ at, count }) => {
+  return bookings.map(({ count, ...booking }) => {
     const booked = deliveries.slice(start, start + count);
     start += count;
-    return { at, booked };
+    return { ...booking, booked };
   });
 }
 
@@ -178,15 +178,26 @@ export function waitsForLimit(row: string): string {
 /** Has partitions that were just queued wait. */
 async function putOff(
   transaction: Transaction,
-  waiting: readonly { readonly instanceId: number; readonly partitionId: number; readonly dueAt: Date }[],
+  waiting: readonly {
+    readonly instanceId: number;
+    readonly partitionId: number;
+    readonly dueAt: Date;
+    readonly countedAs: readonly string[];
+  }[],
 ): Promise<void> {
   for (const instanceId of new Set(waiting.map((one) => one.instanceId))) {
     const own = waiting.filter((one) => one.instanceId === instanceId);
     await queryRows(
       transaction,
-      `update partitions p set state = 'deferred', due_at = given.due_at
-       from unnest($2::bigint[], $3::timestamptz[]) as given (id, due_at) where p.instance_id = $1 and p.id = given.id`,
-      [instanceId, own.map(({ partitionId }) => partitionId), own.map(({ dueAt }) => dueAt.toISOString())],
+      `update partitions p set state = 'deferred', due_at = given.due_at, counted_as = string_to_array(given.counted_as, E'\\n')
+       from unnest($2::bigint[], $3::timestamptz[], $4::text[]) as given (id, due_at, counted_as)
+       where p.instance_id = $1 and p.id = given.id`,
+      [
+        instanceId,
+        own.map(({ partitionId }) => partitionId),
+        own.map(({ dueAt }) => dueAt.toISOString()),
+        own.map(({ countedAs }) => countedAs.join("\n")),
+      ],
       { name: "put-off-partitions" },
     );
   }

@@ -1,5 +1,6 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { ownRows } from "../by-instance.ts";
+import { findPlaces, giveUpPlaces } from "../guard/waiting-recipients.ts";
 import { hearersOfDeliveries, tellCancelled } from "../tracking/event-feed.ts";
 import { beginWork, wakeInstances } from "./mail-work.ts";
 import { announceMail, waitsForLimit } from "./queue.ts";
@@ -48,6 +49,7 @@ export async function cancelDelivery(db: Db, instanceId: number, deliveryId: num
     if (partition === undefined) return "settled";
     // It may have left already, and what became of it would be lost.
     if (partition.state === "leased") return "leased";
+    const places = await findPlaces(transaction, instanceId, [partition.id]);
     await queryRows(
       transaction,
       `with cancelled as (
@@ -58,6 +60,7 @@ export async function cancelDelivery(db: Db, instanceId: number, deliveryId: num
       [deliveryId, instanceId],
     );
     await countFewer(transaction, instanceId, [partition.id]);
+    await giveUpPlaces(transaction, instanceId, places);
     return "done";
   });
 }

@@ -1,4 +1,5 @@
 import { useCallback, useState } from "preact/hooks";
+import type { Sentence } from "../../../../core/sentences.ts";
 import { Button } from "../components/button.tsx";
 import { ConfirmDialog, Dialog, FormDialog } from "../components/dialog.tsx";
 import { TextField } from "../components/field.tsx";
@@ -11,6 +12,7 @@ import { useForm } from "../form.ts";
 import { formatTime, momentOf } from "../format.ts";
 import { pathOf, queryOf, request } from "../http.ts";
 import { JobProgress } from "../jobs/job-progress.tsx";
+import { describeReason } from "../problem-words.ts";
 import { useQuery } from "../query.ts";
 import { texts } from "../texts.ts";
 import { RuleImportDialog } from "./rule-import-dialog.tsx";
@@ -20,6 +22,8 @@ interface Rule {
   readonly trigger: string;
   readonly action: string;
   readonly expires: string | null;
+  /** Why it is no rule that could be added now. */
+  readonly fault: Sentence | null;
 }
 
 const PAGE_SIZE = 100;
@@ -97,7 +101,16 @@ function columnsOfRules(): Column<Rule>[] {
       cell: ({ trigger }) => <span class="mono clamped">{trigger}</span>,
       grows: true,
     },
-    { id: "action", label: words.action, cell: ({ action }) => <span class="mono">{action}</span> },
+    {
+      id: "action",
+      label: words.action,
+      cell: ({ action, fault }) => (
+        <>
+          <span class="mono">{action}</span>
+          {fault && <p class="hint">{words.noRule(describeReason(fault))}</p>}
+        </>
+      ),
+    },
     {
       id: "expires",
       label: words.expires,

@@ -9,6 +9,8 @@ import {
   formatRpzTrigger,
   parseRpzAction,
   parseRpzTrigger,
+  readRuleOwner,
+  showRpzRecord,
   whyPassedOver,
 } from "../../../../../services/core/dns/rpz/rules.ts";
 import { typeMnemonic } from "../../../../../services/core/dns/rr-types.ts";
@@ -119,6 +121,23 @@ describe("decodeRpzRule", () => {
     ["a.test.", "CNAME", "."],
   ])("refuses %s %s %s", (owner, type, data) => {
     expect(decodeRpzRule(recordOf(owner, type, data), nameOf("example.org.")).ok).toBe(false);
+  });
+});
+
+describe("showRpzRecord", () => {
+  it.each([
+    ["*.Bad", "CNAME", ".", "qname:*.bad", "nxdomain"],
+    ["a", "DNAME", "b.", "owner:a", "DNAME b."],
+    ["X.rpz-ip", "CNAME", ".", "owner:X.rpz-ip", "CNAME ."],
+    ["24.1.2.0.192.rpz-ip", "CNAME", "*.", "owner:24.1.2.0.192.rpz-ip", "CNAME *."],
+    ["rpz-nsdname", "A", "192.0.2.1", "owner:rpz-nsdname", "A 192.0.2.1"],
+    ["a\\.b\\032c.rpz-nsip", "CNAME", ".", "owner:a\\.b\\032c.rpz-nsip", "CNAME ."],
+  ])("%s %s %s is found by what it is shown as", (owner, type, data, trigger, action) => {
+    const record = recordOf(`${owner}.rpz.example.`, type, data);
+    const shown = showRpzRecord(record, apex);
+    expect(shown).toMatchObject({ trigger, action });
+    expect(shown.fault === null).toBe(trigger.startsWith("qname:"));
+    expect(accepted(readRuleOwner(shown.trigger, apex)).owner.key).toBe(record.owner.key);
   });
 });
 

@@ -125,6 +125,7 @@ export const operator = {
     ruleRemoved: (trigger: string) => `The rule for ${trigger} was removed`,
     removeRuleTitle: (trigger: string) => `Delete ${trigger}?`,
     removeRuleHint: "All that the trigger does goes:",
+    noRule: (reason: string) => `This is no rule: ${reason}`,
     noRules: "No rules yet",
     noRulesHint: "Add a rule, or import a list.",
     import: "Import a list",

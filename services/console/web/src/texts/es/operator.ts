@@ -126,6 +126,7 @@ export const operator: Texts["operator"] = {
     ruleRemoved: (trigger) => `Se quitó la regla para ${trigger}`,
     removeRuleTitle: (trigger) => `¿Eliminar ${trigger}?`,
     removeRuleHint: "Se va todo lo que hace el disparador:",
+    noRule: (reason) => `No es una regla: ${reason}`,
     noRules: "Todavía no hay reglas",
     noRulesHint: "Agregue una regla o importe una lista.",
     import: "Importar una lista",
