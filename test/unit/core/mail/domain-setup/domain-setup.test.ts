@@ -8,6 +8,7 @@ import {
   setupQuestions,
   withTlsReports,
 } from "../../../../../services/core/mail/domain-setup/domain-setup.ts";
+import { STS_WITHDRAWN, stsPolicyId, stsPolicyText } from "../../../../../services/core/mail/domain-setup/mta-sts.ts";
 import { domainConnectTemplate, zoneFileSnippet } from "../../../../../services/core/mail/domain-setup/setup-files.ts";
 
 const RECORD = "v=DKIM1; k=rsa; p=MIGfMA0";
@@ -55,16 +56,17 @@ test("everything is missing from a domain that has nothing, and each question is
   for (const { name, type } of items) expect(asked).toContain(`${name} ${type}`);
 });
 
-test("hosts that nothing would serve are items that say so, and ask for nothing else", async () => {
+test("what was asked for and cannot be had is an item that says why, and asks for nothing else", async () => {
   const unserved = [
-    { part: "tracking", name: "links.example.org" },
-    { part: "mta-sts-host", name: "mta-sts.example.org" },
+    { part: "tracking", name: "links.example.org", type: "CNAME", kind: "no-tracking-service" },
+    { part: "mta-sts-host", name: "mta-sts.example.org", type: "CNAME", kind: "no-tracking-service" },
+    { part: "mta-sts", name: "_mta-sts.example.org", type: "TXT", kind: "no-exchanger" },
   ] as const;
   const items = await plan({}, { tracking: undefined, sts: undefined, unserved });
   expect(items.filter(({ action }) => action === "ask")).toEqual(
-    unserved.map((host) => ({
-      ...{ ...host, type: "CNAME", action: "ask", before: undefined, after: undefined },
-      fault: { kind: "no-tracking-service", at: host.name },
+    unserved.map(({ kind, ...place }) => ({
+      ...{ ...place, action: "ask", before: undefined, after: undefined },
+      fault: { kind, at: place.name },
     })),
   );
 });
@@ -169,6 +171,36 @@ describe("what is in the way is shown and left alone", () => {
     expect(await planned("tls-rpt", present)).toMatchObject([
       { action: "add", fault: { kind: "servers-differ", at: "ns2.example.org" } },
     ]);
+  });
+});
+
+describe("an MTA-STS policy that is withdrawn", () => {
+  const END = { policy: STS_WITHDRAWN, target: "track.example.net" };
+  const id = `v=STSv1; id=${stsPolicyId(STS_WITHDRAWN)};`;
+  const [txt, host] = ["_mta-sts.example.org TXT", "mta-sts.example.org CNAME"];
+  const ours = { [host]: ["track.example.net."] };
+  const elsewhere = { [host]: ["sts.example.com."] };
+  test.each<[Present, boolean, readonly string[]]>([
+    [{}, false, []],
+    [{}, true, []],
+    [{ ...ours, [txt]: ["v=STSv1; id=1;"] }, false, ["keep mta-sts-host", "modify mta-sts"]],
+    [{ ...ours, [txt]: ["v=STSv1; id=1;"] }, true, ["remove mta-sts-host", "remove mta-sts"]],
+    [{ ...ours, [txt]: [id] }, false, ["keep mta-sts-host", "keep mta-sts"]],
+    [{ ...ours, [txt]: [id] }, true, ["remove mta-sts-host", "remove mta-sts"]],
+    [{ ...ours }, true, ["remove mta-sts-host"]],
+    [{ [txt]: [id] }, true, ["remove mta-sts"]],
+    [{ ...elsewhere, [txt]: ["v=STSv1; id=1;"] }, false, []],
+    [{ ...elsewhere, [txt]: ["v=STSv1; id=1;"] }, true, []],
+    [{ ...ours, [txt]: { answered: false } }, true, ["remove mta-sts-host", "ask mta-sts"]],
+  ])("%j, over: %s: %j", async (present, isOver, wanted) => {
+    const items = (await plan(present, { sts: { ...END, isOver } })).filter(({ part }) => /^mta-sts/.test(part));
+    expect(items.map(({ part, action }) => `${action} ${part}`)).toEqual(wanted);
+    const modified = items.filter(({ action }) => action === "modify");
+    expect(modified.every(({ after }) => after === id)).toBe(true);
+  });
+
+  test("says that there is none", () => {
+    expect(stsPolicyText(STS_WITHDRAWN)).toBe("version: STSv1\r\nmode: none\r\nmax_age: 86400\r\n");
   });
 });
 
