@@ -13,7 +13,6 @@ import {
   type SetupWants,
   setupQuestions,
   type Unserved,
-  withTlsReports,
 } from "../../core/mail/domain-setup/domain-setup.ts";
 import { STS_WITHDRAWN } from "../../core/mail/domain-setup/mta-sts.ts";
 import { setupValue } from "../../core/mail/domain-setup/record-values.ts";
@@ -40,7 +39,7 @@ import { type Findings, questionKey, readFindings, readPublic, spfLookups } from
 
 export interface SetupSurroundings {
   readonly db: Db;
-  readonly config: Pick<Config, "acmeDirectory" | "bounceDomain" | "hostname" | "trackingUrl" | "tlsReports">;
+  readonly config: Pick<Config, "acmeDirectory" | "bounceDomain" | "hostname" | "trackingUrl">;
   readonly openLook: OpenPublicLook;
   readonly clock: Clock;
   /** Makes the addresses that reports about a domain go to. */
@@ -81,7 +80,6 @@ export async function wantsOf(
 ): Promise<SetupWants> {
   const further = await listFurtherKeys(db, upkeep);
   const first: PublishedKey = { selector: own.dkimSelector, record: own.dkimRecord, state: "signing" };
-  const signsReports = config.tlsReports && own.domain === config.bounceDomain;
   const { bounceDomain, hostname } = config;
   const target = trackingHost(config);
   const { dmarc, tls } = reportAddresses(keyRing, upkeep, { bounceDomain, tracking: "" });
@@ -89,7 +87,7 @@ export async function wantsOf(
   const sts = await stsOf(db, upkeep, new Date(clock.nowMs()));
   return {
     ...{ domain: own.domain, bounceDomain, hostname, flatten },
-    keys: [first, ...further].map((key) => (signsReports ? { ...key, record: withTlsReports(key.record) } : key)),
+    keys: [first, ...further],
     reports: { dmarc: addressIn(dmarc), tls: upkeep.tlsReports ? addressIn(tls) : undefined },
     unserved: unservedParts(upkeep, target),
     tracking: host !== null && target !== undefined ? { host, target } : undefined,

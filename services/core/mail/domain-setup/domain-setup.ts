@@ -195,29 +195,19 @@ function planKey(domain: string, { selector, record, state }: PublishedKey, read
   const place = { part: "dkim", name, type: "TXT" } as const;
   const { values } = read(place);
   const own = values.find((text) => dkimMatches([text], record));
-  const services = servicesOf(record) ?? (own && servicesOf(own));
   if (state === "done") {
     return own === undefined
       ? undefined
       : { ...place, action: "remove", before: own, after: undefined, fault: undefined };
   }
-  if (own !== undefined) return difference(place, own, servicesOf(own) === services ? own : record);
+  // Whatever else it says is for whoever wrote it to say, services (`s=`) included: without any it is for all of them.
+  if (own !== undefined) return difference(place, own, own);
   // Nothing is signed with it any more.
   if (state === "old") return undefined;
   const other = values.find((text) => /(^|;)\s*p\s*=/.test(text));
   return other === undefined
     ? difference(place, undefined, record)
     : { ...ask(place, { before: other, kind: "another-key" }), after: record };
-}
-
-/** What a key signs for (RFC 6376 §3.6.1); undefined: everything. */
-function servicesOf(record: string): string | undefined {
-  return tagValue(parseTags(record), "s");
-}
-
-/** A key's record that names reports about TLS among what it signs for, without which receivers may ignore them (RFC 8460 §3). */
-export function withTlsReports(record: string): string {
-  return record.replace(/;\s*p=/, "; s=email:tlsrpt; p=");
 }
 
 function planDmarc({ domain, reports }: SetupWants, read: ReadPresent): SetupItem {
