@@ -554,6 +554,7 @@ export const SENTENCES = {
   "generic-data": "the data after \\# is not hexadecimal",
   "generic-length": "\\# says {octets} octets, {has} follow",
   "no-tag": "{text} is not a tag of letters and digits",
+  "ds-algorithm": "the algorithm must not be 0",
   "dnskey-protocol": "the protocol must be 3, not {text}",
   "types-missing": "the types are missing",
   "no-salt": "{text} is not a salt in hexadecimal",

@@ -1,5 +1,5 @@
 import type { ZONE_VERBS } from "../core/dns/policy-verbs.ts";
-import { judgeAllZones, judgeVerb, judgeWholeZone } from "../core/dns/token.ts";
+import { judgeAllZones, judgeRecordVerbs, judgeVerb, judgeWholeZone } from "../core/dns/token.ts";
 import { forbidden, type Refusal } from "../core/refusal.ts";
 import type { DnsCaller } from "../store/dns/dns-callers.ts";
 import type { ZoneScope } from "../store/dns/zones.ts";
@@ -40,7 +40,7 @@ export function judgeNeeds({ token }: DnsCaller, needs: Needs): Refusal | undefi
   if (needs === "read_all") return judgeWholeZone(token);
   if (needs === "read_zones") return judgeAllZones(token);
   if (needs !== "records") return judgeVerb(token, needs);
-  return token.policy.verbs.length > 0 ? undefined : judgeVerb(token, "modify");
+  return token.policy.verbs.length > 0 ? undefined : judgeRecordVerbs(token);
 }
 
 /** Only for resellers with the licence for policy zones. */

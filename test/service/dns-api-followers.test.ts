@@ -1,7 +1,8 @@
 import { once } from "node:events";
 import { createServer, type Server } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type DomainName, formatDomainName, parseDomainName } from "../../services/core/dns/name.ts";
+import { type DomainName, formatDomainName, nameSortKey, parseDomainName } from "../../services/core/dns/name.ts";
+import { importZone } from "../../services/operations/dns/zone-files.ts";
 import { addTargets, claimDueTargets } from "../../services/store/dns/follow-targets.ts";
 import { findQuotaOwner, setLimits } from "../../services/store/dns/quota-settings.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
@@ -597,4 +598,85 @@ test("a reverse zone has no aliases and no pools, as it has no addresses", async
   expect(await api.call("POST", `/api/v1/alias/${zone}`, { name: "1", target: "a.example.net" })).toMatchObject(no);
   const pool = { name: "1", members: [{ value: "192.0.2.1" }] };
   expect(await api.call("POST", `/api/v1/pool/${zone}`, pool)).toMatchObject(no);
+});
+
+describe("what would follow itself by way of another zone", () => {
+  test("is refused to one of two changes that come at the same time", async () => {
+    const [zone, other] = [await makeZone(api), await makeZone(api)];
+    const pairs = Array.from({ length: 12 }, async (_, index) => {
+      const name = `r${index}`;
+      const members = [{ value: `${name}.${other}.` }, { value: "192.0.2.70" }];
+      const made = await Promise.all([
+        api.call("POST", `/api/v1/pool/${zone}`, { name, members }),
+        api.call("POST", `/api/v1/alias/${other}`, { name, target: `${name}.${zone}.` }),
+      ]);
+      return made.map(({ status, body }) => (status === 200 ? 200 : body.msg)).sort();
+    });
+    expect(await Promise.all(pairs)).toEqual(pairs.map(() => [200, "it would follow itself"]));
+  });
+
+  test("is refused of a zone that comes with it", async () => {
+    const zone = await makeZone(api);
+    await alias(zone, "www", `www.imported.${zone}`);
+    const text = [
+      `;palomar alias www.imported.${zone}. {"target":"www.${zone}."}`,
+      `imported.${zone}. 60 SOA ns1.example.net. hostmaster.example.net. 1 2 3 4 5`,
+      `imported.${zone}. 60 NS ns1.example.net.`,
+    ].join("\n");
+    const owner = { resellerId: "one", crmId: "acme" };
+    const target = { apex: readName(`imported.${zone}`), domain: `imported.${zone}`, scope: {}, actor: "test" };
+    const imported = await importZone(api.database.db, owner, target, { text: `${text}\n`, now: new Date() });
+    expect(imported).toMatchObject({ ok: false, error: { code: "alias-loop" } });
+  });
+
+  test("gives nothing where it is so all the same, says so, and can be edited and mended", async () => {
+    const [zone, other] = [await makeZone(api), await makeZone(api)];
+    await api.call("POST", `/api/v1/rr/${other}`, { name: "lb", type: "A", value: "192.0.2.75" });
+    const aliasId = await alias(other, "p", `lb.${other}`);
+    const members = [
+      { name: "far", value: `p.${other}.` },
+      { name: "own", value: "192.0.2.71" },
+      { name: "dead", value: "192.0.2.72" },
+    ];
+    const { body } = await api.call("POST", `/api/v1/pool/${zone}`, { name: "p", members });
+    await becomes(zone, "p", ["192.0.2.71", "192.0.2.72", "192.0.2.75"]);
+    const back = readName(`p.${zone}`);
+    await api.database.db.raw(
+      `update followers set definition = ?, target_keys = array[?::bytea], due_at = 'epoch', stirred = stirred + 1 where id = ?`,
+      [JSON.stringify({ target: `p.${zone}.` }), Buffer.from(nameSortKey(back.wire)), aliasId],
+    );
+    const pool = () => api.call("GET", `/api/v1/pool/${zone}/${body.pool_id}`);
+    await expect.poll(async () => (await pool()).body.problem, { timeout: 20_000 }).toBe("it would follow itself");
+    await becomes(zone, "p", ["192.0.2.71", "192.0.2.72"]);
+    const [shown] = (await api.call("GET", `/api/v1/alias/${other}`)).body.alias;
+    expect(shown.problem).toBe("it would follow itself");
+    const drained = await api.call("POST", `/api/v1/pool/${zone}/${body.pool_id}/drain`, { member: "dead" });
+    expect(drained).toMatchObject({ status: 200 });
+    await becomes(zone, "p", ["192.0.2.71"]);
+    const fewer = await api.call("PUT", `/api/v1/pool/${zone}/${body.pool_id}`, { members: members.slice(0, 2) });
+    expect(fewer).toMatchObject({ status: 200 });
+    const more = await api.call("PUT", `/api/v1/alias/${other}/${aliasId}`, { target: `p.${zone}.` });
+    expect(more).toMatchObject({ status: 200 });
+    await api.call("PUT", `/api/v1/alias/${other}/${aliasId}`, { target: "lb" });
+    await becomes(zone, "p", ["192.0.2.71", "192.0.2.75"]);
+    await expect.poll(async () => (await pool()).body.problem, { timeout: 20_000 }).toBeNull();
+  });
+});
+
+test("an alias to a name that is not in a zone of the same company says that it does not exist", async () => {
+  const zone = await makeZone(api);
+  await api.call("POST", `/api/v1/rr/${zone}`, { name: "x.deep", type: "A", value: "192.0.2.76" });
+  await alias(zone, "absent", `nobody.${zone}`);
+  await alias(zone, "empty", `deep.${zone}`);
+  await alias(zone, "bare", zone);
+  const problems = async () => {
+    const { body } = await api.call("GET", `/api/v1/alias/${zone}`);
+    return body.alias.map(({ name, problem }: { name: string; problem: string | null }) => [name, problem]);
+  };
+  const wanted = [
+    ["absent", "the name does not exist"],
+    ["bare", null],
+    ["empty", null],
+  ];
+  await expect.poll(problems, { timeout: 20_000 }).toEqual(wanted);
 });

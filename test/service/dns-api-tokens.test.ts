@@ -176,7 +176,9 @@ describe("a token", () => {
     await makeZone(api);
     const domains = await api.call("GET", "/api/v1/domain_list", undefined, own);
     expect(domains.body.domain_list.map(({ domain }: { domain: string }) => domain)).toEqual([zone]);
-    expect(await create(own, "ns-only", "TXT", "more")).toMatchObject(refused(`${last()}verbs: it has no modify`));
+    expect(await create(own, "ns-only", "TXT", "more")).toMatchObject(
+      refused(`${last()}verbs: it has no create, modify, delete`),
+    );
     const nothing = await token({ zones: [zone], names: [`none.${zone}`], access: "read" });
     expect((await api.call("GET", `/api/v1/rr/${zone}`, undefined, nothing)).body.rr).toEqual([]);
   });

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { start as startDnsApi } from "../../services/dns-api/main.ts";
 import { start as startDnsServer } from "../../services/dns-server/main.ts";
 import { findSenderKeys } from "../../services/store/mail/instances/dkim-keys.ts";
+import { findStsPolicy } from "../../services/store/mail/instances/domain-upkeep.ts";
 import { type SignedIn, startConsole, type TestConsole } from "../support/console.ts";
 import { askDns } from "../support/dns-client.ts";
 import { operatorOf } from "../support/operator.ts";
@@ -235,6 +236,18 @@ describe("settings", () => {
     expect(await row()).toEqual({ ...before, rotate_days: 30 });
   });
 
+  test("a policy for a domain without exchangers is an item that says why there is none", async () => {
+    await operator.call("POST", "/instances/south/domains", { domain: "no-mail.example.org" });
+    const command = operatorOf(palomar.context);
+    const { json, text } = await command(
+      ...["instance", "domain", "setup", "south", "no-mail.example.org", "--mta-sts", "enforce"],
+    );
+    expect(json.items.filter(({ part }: Item) => /^mta-sts/.test(part))).toMatchObject([
+      { action: "ask", name: "_mta-sts.no-mail.example.org", fault: { kind: "no-exchanger" } },
+    ]);
+    expect(text).toContain("! no-exchanger: _mta-sts.no-mail.example.org");
+  });
+
   test("what nobody said is there is told, and left out of files to paste", async () => {
     const { config } = palomar.context;
     const mute = { ...config, resolver: { host: "127.0.0.1", port: 1 } };
@@ -350,4 +363,42 @@ describe("keys", () => {
     const names = rr.map(({ name }: { name: string }) => name).filter((name: string) => name.includes("_domainkey"));
     expect(names.sort()).toEqual((await signing()).map((selector) => `${selector}._domainkey.north`).sort());
   });
+});
+
+test("MTA-STS that is wanted no more ends with mode none, and its records go once no sender goes by it", async () => {
+  const { db } = palomar.context;
+  const check = () => north.call("POST", SETUP.replace("setup", "check"));
+  const policy = () => findStsPolicy(db, "north.example.org");
+  const records = async () => {
+    const { rr } = (await palomar.users.one.call("GET", "/dns/one/rr/example.org")).body;
+    return rr.filter(({ name }: { name: string }) => /mta-sts/.test(name)).map(({ value }: { value: string }) => value);
+  };
+  const [before] = (await look(north)).items.filter(({ part }: Item) => part === "mta-sts");
+  expect(await policy()).toMatchObject({ mode: "testing" });
+  const off = (await north.call("PATCH", SETUP, { mta_sts: "off" })).body;
+  const ends = new Date(palomar.clock.nowMs() + 7 * DAY_MS).getTime();
+  expect(off.mta_sts).toBe("off");
+  expect(Math.abs(Date.parse(off.mta_sts_ends) - ends)).toBeLessThan(60_000);
+  expect(await policy()).toEqual({ mode: "none", exchangers: [] });
+  // The new id follows by itself where somebody agreed.
+  await eventually(
+    async () => {
+      await check();
+      return (await look(north)).items.filter(({ part }: Item) => part === "mta-sts");
+    },
+    ([item]) => item.action === "keep" && item.after !== before.after,
+  );
+  palomar.clock.advance(6.9 * DAY_MS);
+  await check();
+  expect(await records()).toHaveLength(2);
+  palomar.clock.advance(0.2 * DAY_MS);
+  await eventually(
+    async () => {
+      await check();
+      return policy();
+    },
+    (served) => served === undefined,
+  );
+  expect(await records()).toEqual([]);
+  expect(await look(north)).toMatchObject({ mta_sts: "off", mta_sts_ends: null });
 });

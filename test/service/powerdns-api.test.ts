@@ -272,6 +272,16 @@ describe("PowerDNS's API", () => {
       { ...replace("www.$Z", "A", []), records: [{ content: "192.0.2.1", disabled: true }] },
       "disabled records",
     ],
+    [
+      "a PTR record beside",
+      { ...replace("www.$Z", "A", []), records: [{ content: "192.0.2.1", "set-ptr": true }] },
+      "set-ptr has no meaning here",
+    ],
+    [
+      "a priority that the content does not have",
+      { ...replace("www.$Z", "MX", []), records: [{ content: "10 mx.example.net.", priority: 5 }] },
+      "priority has no meaning here",
+    ],
     ["no TTL", { ...replace("www.$Z", "A", ["192.0.2.1"]), ttl: undefined }, "Key 'ttl' not present"],
     ["an EXTEND of nothing", { name: "www.$Z", type: "A", changetype: "EXTEND" }, "No record provided"],
     ["a DS at the apex", replace("$Z", "DS", [`1 8 2 ${"00".repeat(32)}`]), "not allowed at apex"],
@@ -291,6 +301,7 @@ describe("PowerDNS's API", () => {
     [{ masters: ["192.0.2.1"] }, "masters has no meaning here"],
     [{ soa_edit_api: "EPOCH" }, "soa_edit_api has no meaning here"],
     [{ nsec3param: "1 0 100 ab" }, "nsec3param has no meaning here"],
+    [{ nsec3param: "1 0 0 -" }, "refused.example.org. is not signed"],
     [{ nameservers: ["ns1.example.net"] }, "Nameserver is not canonical"],
     [{ nameservers: [] }, "Nameservers are missing"],
     [{ account: "beta" }, "account beta is not that of the key"],
@@ -304,6 +315,28 @@ describe("PowerDNS's API", () => {
     const zone = { name: "refused.example.org.", kind: "Native", nameservers: ["ns1.example.net."], ...fields };
     const answer = await pdns("POST", "/localhost/zones", zone);
     expect([answer.status, answer.body.error]).toEqual([422, expect.stringContaining(words)]);
+  });
+
+  test("takes what asks for nothing beside a record and a zone, and refuses what a zone cannot become", async () => {
+    const zone = await newZone();
+    const mx = { content: "10 mx.example.net.", priority: 10, "set-ptr": false };
+    const a = { content: "192.0.2.1", priority: 0, "set-ptr": null };
+    const records = [
+      { ...replace(zone, "MX", []), records: [mx] },
+      { ...replace(zone, "A", []), records: [a] },
+    ];
+    expect((await patch(zone, ...records)).status).toBe(204);
+    const put = (fields: object) => pdns("PUT", `/localhost/zones/${zone}`, fields);
+    const { rrsets: _, ...whole } = (await pdns("GET", `/localhost/zones/${zone}`)).body;
+    expect((await put(whole)).status).toBe(204);
+    expect((await put({ name: zone.toUpperCase(), serial: 0, nameservers: [] })).status).toBe(204);
+    for (const [field, value] of Object.entries({ name: "x.test.", serial: 99, nameservers: ["ns1.example.net."] })) {
+      const answer = await put({ [field]: value });
+      expect([answer.status, answer.body.error]).toEqual([
+        422,
+        expect.stringContaining(`${field} has no meaning here`),
+      ]);
+    }
   });
 
   test("takes a master file, and signs", async () => {

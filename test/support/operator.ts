@@ -5,6 +5,7 @@ import { registerAclShowCommand } from "../../services/cli/commands/acl-show.ts"
 import { registerCatalogCommand } from "../../services/cli/commands/catalog.ts";
 import { registerDnssecCommand } from "../../services/cli/commands/dnssec.ts";
 import { registerInstanceCommand } from "../../services/cli/commands/instance.ts";
+import { registerMailCommand } from "../../services/cli/commands/mail.ts";
 import { registerPoolCommand } from "../../services/cli/commands/pool.ts";
 import { registerCompanyCommand } from "../../services/cli/commands/quota.ts";
 import { registerResellerCommand } from "../../services/cli/commands/reseller.ts";
@@ -70,6 +71,7 @@ export function operatorOf({ db, keyRing, config }: Pick<ServiceContext, "db" | 
       registerCompanyCommand,
       registerDnssecCommand,
       registerInstanceCommand,
+      registerMailCommand,
       registerResellerCommand,
       registerResolverBlockCommand,
       registerRpzCommand,

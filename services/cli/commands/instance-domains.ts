@@ -25,7 +25,12 @@ import {
 import { systemClock } from "../../platform/clock.ts";
 import { makePublicLook } from "../../platform/lookups/authoritative-lookup.ts";
 import { listFurtherKeys } from "../../store/mail/instances/dkim-keys.ts";
-import { changeUpkeep, postponeDomain, type UpkeepSettings } from "../../store/mail/instances/domain-upkeep.ts";
+import {
+  changeUpkeep,
+  type DomainUpkeep,
+  postponeDomain,
+  type UpkeepSettings,
+} from "../../store/mail/instances/domain-upkeep.ts";
 import type { CommandDatabase } from "../database.ts";
 import { orRefuse, refusalText } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
@@ -116,7 +121,7 @@ async function setUp(
 ): Promise<void> {
   const { db, config } = surroundings;
   const { domain } = given.own;
-  const settings = orRefuse(runtime, readSettings(domain, readOptions(runtime, options)));
+  const settings = orRefuse(runtime, readSettings(given.upkeep, readOptions(runtime, options), now()));
   const upkeep = await findExchangers(surroundings.openLook(), { ...given.upkeep, ...settings });
   const to = { ...given, upkeep };
   if (options.agree !== undefined) {
@@ -131,7 +136,7 @@ async function setUp(
     ? files.zone_file
     : options.domainConnect
       ? JSON.stringify(files.domain_connect, null, 2)
-      : proposalText(proposal, wayToWrite(name, domain, options));
+      : [proposalText(proposal, wayToWrite(name, domain, options)), ...endText(upkeep)].join("\n");
   runtime.print({ ...shown, may_write: proposal.mayWrite, ...files }, text);
   const unanswered = proposal.items.filter(({ zone, fault }) => zone === undefined && fault?.kind === "unanswered");
   if (unanswered.length > 0 && (options.zoneFile || options.domainConnect)) {
@@ -214,6 +219,12 @@ function proposalText(
   );
   const way = `To write it: ${words.join(" ")} --agree ${fingerprint}`;
   return [...lines, ...(isWritten || hasSettings ? [way] : [])].join("\n");
+}
+
+/** What happens to a policy that is withdrawn. */
+function endText({ stsEndsAt }: DomainUpkeep): string[] {
+  if (stsEndsAt === null) return [];
+  return [`MTA-STS: the policy is served with mode none, and its records stay, until ${stsEndsAt.toISOString()}`];
 }
 
 const SIGNS = { keep: " ", add: "+", modify: "~", remove: "-", ask: "?" } as const;

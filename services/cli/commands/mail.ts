@@ -37,7 +37,7 @@ export function registerMailCommand(program: Command, runtime: CommandRuntime): 
     .option("--ip <address>", "where it would come from; the address of PALOMAR_HOSTNAME when not given")
     .option("--helo <name>", "what that calls itself; PALOMAR_HOSTNAME when not given")
     .option("--from <address>", "its return path; one in the bounce domain when not given")
-    .option("--to <address>", "whom it would go to")
+    .option("--to <address>", "whom it would go to; the first that it is to when not given")
     .description("say what the spam filters that are installed here object to in a message; exit status 1 when they do")
     .action((file: string | undefined, options: JudgeOptions) => judge(runtime, file, options));
   mail
@@ -76,11 +76,12 @@ async function judge(runtime: CommandRuntime, file: string | undefined, options:
     file !== undefined
       ? Buffer.from((await readInput(runtime, file)).toString("latin1").replace(/\r?\n/g, "\r\n"), "latin1")
       : await composeCampaign(runtime, Number(campaign));
-  const usual = await judgedEnvelope(config, resolver);
+  if (octets.every((octet) => octet <= 0x20)) runtime.refuse("there is no message: the input is empty");
+  const usual = await judgedEnvelope(config, resolver, octets);
   const given = { clientAddress: ip, helo, mailFrom: from, rcptTo: to };
   const envelope = { ...usual, ...Object.fromEntries(Object.entries(given).filter(([, value]) => value)) };
   const surroundings = { resolver: config.resolver, folder: judgesFolder(config.dataDir) };
-  const verdicts = await judgeMail({ ...envelope, octets }, surroundings);
+  const verdicts = await judgeMail(envelope, surroundings);
   runtime.print(verdicts, verdicts.map(describeVerdict).join("\n"));
   const judged = verdicts.filter(({ kind }) => kind !== "absent");
   if (judged.length === 0) runtime.refuse("no judge is installed: rspamd, spamassassin or python3-authheaders");

@@ -47,6 +47,9 @@ const proposedItem = item.extend({
 const upkeep = z.object({
   domain: z.string(),
   mta_sts: z.enum(["off", "testing", "enforce"]),
+  mta_sts_ends: z.string().nullable().meta({
+    description: "of a policy that is withdrawn: until then it is served with mode none, and its records stay",
+  }),
   tls_reports: z.boolean(),
   tracking_host: z.string().nullable(),
   rotate_days: z.int().nullable().meta({ description: "null: DKIM keys change when somebody says so" }),
@@ -149,7 +152,7 @@ const settings: MakeConsoleEndpoints = (context) => [
     act: ({ caller, params, fields }) =>
       withDomain(context, caller, params, async (to, instance) => {
         const { db, clock } = context;
-        const given = readSettings(to.own.domain, fields);
+        const given = readSettings(to.upkeep, fields, new Date(clock.nowMs()));
         if (!given.ok) return given;
         await changeUpkeep(db, to.upkeep, given.value);
         await postponeDomain(db, to.upkeep, new Date(clock.nowMs()));

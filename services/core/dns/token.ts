@@ -54,6 +54,12 @@ export function judgeVerb({ name, policy }: Token, verb: PolicyVerb): Refusal | 
   return mayDo(policy, verb) ? undefined : forbidden("token-verbs", { token: name, verb });
 }
 
+/** Refuses who may do nothing with records, whatever is to be done with them. */
+export function judgeRecordVerbs({ name, policy }: Token): Refusal | undefined {
+  if (RECORD_VERBS.some((verb) => mayDo(policy, verb))) return undefined;
+  return forbidden("token-verbs", { token: name, verb: RECORD_VERBS.join(", ") });
+}
+
 /** Refuses what tells of all records of a zone, where the token is for some of them. */
 export function judgeWholeZone({ name, policy }: Token): Refusal | undefined {
   return coversWholeZones(policy) ? undefined : forbidden("token-needs-all", { token: name });
@@ -103,7 +109,8 @@ export function judgeAsked(
   asked: readonly { readonly owner: DomainName; readonly type: number | undefined }[],
 ): Refusal | undefined {
   const { policy } = token;
-  if (asked.length > 0 && !RECORD_VERBS.some((verb) => mayDo(policy, verb))) return judgeVerb(token, "modify");
+  const barred = asked.length > 0 ? judgeRecordVerbs(token) : undefined;
+  if (barred) return barred;
   for (const { owner, type } of asked) {
     if (!coversName(policy, owner)) return forbidden("token-names", { token: token.name, name: textOf(owner) });
     if (type !== undefined && !coversType(policy, type)) {

@@ -50,6 +50,9 @@ export async function createPowerdnsZone(
 ): Promise<Result<{ readonly apex: DomainName; readonly denial: Settings["denial"] }, Refusal>> {
   const settings = readSettings(fields);
   if (!settings.ok) return settings;
+  if (settings.value.denial === "nsec3" && !settings.value.dnssec) {
+    return refuse(unacceptable("not-signed", { domain: fields.name }));
+  }
   const planned = await planZone(caller, fields, { settings: settings.value, now: new Date(context.clock.nowMs()) });
   if (!planned.ok) return refuse((await findDuplicate(context, caller, fields.name, planned.error)) ?? planned.error);
   const crmId = await companyOf(context, caller, fields.account ?? undefined);

@@ -11,6 +11,7 @@ import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { WantedSoa } from "../../operations/dns/zone-records.ts";
 import { checkSoa } from "../../operations/dns/zone-soa.ts";
 import type { CommentChange } from "../../store/dns/powerdns-zones.ts";
+import { noMeaning } from "./zone-settings.ts";
 
 const MOST_SECONDS = 2 ** 31 - 1;
 /** The end of the year 9999. */
@@ -29,7 +30,14 @@ export const rrsetFields = z.object({
   ttl: z.int().min(0).max(MOST_SECONDS).optional(),
   changetype: z.string().optional(),
   records: z
-    .array(z.object({ content: z.string().max(270_000), disabled: z.boolean().optional() }))
+    .array(
+      z.object({
+        content: z.string().max(270_000),
+        disabled: z.boolean().optional(),
+        "set-ptr": z.boolean().nullable().optional(),
+        priority: z.union([z.int(), z.string()]).nullable().optional(),
+      }),
+    )
     .nullable()
     .optional(),
   comments: z.array(comment).nullable().optional(),
@@ -151,6 +159,8 @@ function readRecords(
   if (verb === "EXTEND" && given.length === 0) return refused(sentence("rrset-no-record", { verb }));
   if (verb === "PRUNE" && given.length !== 1) return refused(sentence("rrset-one-record", { verb }));
   if (given.some(({ disabled }) => disabled)) return refused(sentence("rrset-disabled"));
+  const meaningless = findMeaningless(given);
+  if (meaningless) return refuse(meaningless);
   if (ONLY_ONE.has(rrset.type) && given.length > 1) return refused(sentence("rrset-only-one"));
   const rdatas = new Map<string, Uint8Array>();
   for (const { content } of given) {
@@ -161,6 +171,16 @@ function readRecords(
     rdatas.set(key, rdata.value);
   }
   return ok([...rdatas.values()]);
+}
+
+/** What programs of old ask for beside the content; what asks for nothing is taken. */
+function findMeaningless(records: NonNullable<RrsetFields["records"]>): Refusal | undefined {
+  if (records.some((record) => record["set-ptr"])) {
+    return noMeaning("set-ptr", "PTR records are changed in their own zone");
+  }
+  const isOther = ({ content, priority }: (typeof records)[number]) =>
+    Number(priority ?? 0) !== 0 && Number(priority) !== Number(content.trim().split(/\s+/, 1)[0]);
+  return records.some(isOther) ? noMeaning("priority", "the priority is the first number of the content") : undefined;
 }
 
 const ONLY_ONE: ReadonlySet<number> = new Set([TYPE.SOA, TYPE.CNAME, TYPE.DNAME]);

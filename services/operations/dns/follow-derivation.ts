@@ -1,12 +1,14 @@
 import {
   evaluate,
   type FollowedAddresses,
+  type FollowView,
   memberAddresses,
   type TargetAnswer,
+  targetsBack,
 } from "../../core/dns/follow/evaluate.ts";
 import { absoluteText, targetsOf } from "../../core/dns/follow/follower.ts";
 import { judgeProbe } from "../../core/dns/follow/probe-state.ts";
-import { formatDomainName, nameSortKey } from "../../core/dns/name.ts";
+import { type DomainName, formatDomainName, nameSortKey } from "../../core/dns/name.ts";
 import { type Refusal, sentenceOf } from "../../core/refusal.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import { followPolicy } from "../../platform/config/follow-policy.ts";
@@ -26,6 +28,7 @@ import {
 import type { Zone } from "../../store/dns/zones.ts";
 import { type FollowedName, writeAddresses } from "./derived-addresses.ts";
 import { followHosted } from "./hosted-addresses.ts";
+import { findWaysBack } from "./zone-followers.ts";
 import type { ZoneSigner } from "./zone-signing.ts";
 
 /** A follower that nothing happens to is looked at so often all the same. */
@@ -67,13 +70,15 @@ export async function deriveFollowers(
   const up = new Map(
     probes.map(({ followerId, member, address, state }) => [`${followerId} ${member} ${address}`, state.up]),
   );
+  const leadsBack = await findWaysBack(db, due);
   const lines = due.map((follower): FollowedName => {
     const view = {
       target: (key: string) => answers.get(`${follower.companyId} ${key}`)?.answer,
       isUp: (member: string, address: string) => up.get(`${follower.id} ${member} ${address}`) ?? true,
+      leadsBack: (target: DomainName) => leadsBack(follower, target),
     };
     const wanted = evaluate(follower, view, now.getTime());
-    const problem = tooMany.has(follower.id) ? TOO_MANY_CHECKS : problemOf(follower, wanted, answers);
+    const problem = tooMany.has(follower.id) ? TOO_MANY_CHECKS : problemOf(follower, view, answers);
     const lawful = wanted === "loop" ? NOTHING : wanted && onlyAllowed(wanted, options.allowed);
     return { follower, wanted: lawful, problem };
   });
@@ -150,7 +155,8 @@ function knownOf(
   if (end.kind === "addresses") {
     const lawful = onlyAllowed({ ...end, ttl: bounded(ttl) }, allowed);
     const isShort = lawful.ipv4.length + lawful.ipv6.length < end.ipv4.length + end.ipv6.length;
-    return { answer: { ...lawful, chain: keys }, problem: isShort ? sentence("target-private") : null };
+    const problem = isShort ? sentence("target-private") : end.exists ? null : sentence("target-nxdomain");
+    return { answer: { ...lawful, chain: keys }, problem };
   }
   const answer = told?.answer ?? undefined;
   const whole = answer && { ...answer, ttl: bounded(Math.min(ttl, answer.ttl)), chain: [...keys, ...answer.chain] };
@@ -165,8 +171,8 @@ function onlyAllowed<Addresses extends Pick<FollowedAddresses, "ipv4" | "ipv6">>
   return { ...addresses, ipv4: addresses.ipv4.filter(isLawful), ipv6: addresses.ipv6.filter(isLawful) };
 }
 
-function problemOf(follower: DueFollower, wanted: ReturnType<typeof evaluate>, answers: Map<string, Known>) {
-  if (wanted === "loop") return sentence("alias-loop");
+function problemOf(follower: DueFollower, view: FollowView, answers: Map<string, Known>) {
+  if (targetsBack(follower, view).size > 0) return sentence("alias-loop");
   const problems = targetsOf(follower).map(({ key }) => answers.get(`${follower.companyId} ${key}`)?.problem);
   return problems.find((problem) => problem) ?? null;
 }

@@ -13,7 +13,13 @@ export interface HostedWay {
   /** Of what was gone through; seconds. */
   readonly ttl: number;
   readonly end:
-    | { readonly kind: "addresses"; readonly ipv4: readonly string[]; readonly ipv6: readonly string[] }
+    | {
+        readonly kind: "addresses";
+        readonly ipv4: readonly string[];
+        readonly ipv6: readonly string[];
+        /** False: the last name of the chain is in its zone in no way (NXDOMAIN). */
+        readonly exists: boolean;
+      }
     /** The last name of the chain is somebody else's to tell. */
     | { readonly kind: "elsewhere" }
     | { readonly kind: "suspended" | "loop" };
@@ -31,10 +37,13 @@ export async function followHosted(db: Db, companyId: number | null, name: Domai
     if (companyId === null || zone?.companyId !== companyId) return { chain, ttl, end: { kind: "elsewhere" } };
     if (zone.suspended) return { chain, ttl, end: { kind: "suspended" } };
     const records = await recordsFor(db, zone, chain.at(-1)!);
-    if (!records) return { chain, ttl, end: { kind: "elsewhere" } };
-    const alias = records.find(({ type }) => type === TYPE.CNAME);
+    if (records === "elsewhere") return { chain, ttl, end: { kind: "elsewhere" } };
+    const alias = records?.find(({ type }) => type === TYPE.CNAME);
     const target = alias && domainNameFromWire(alias.rdata);
-    if (!alias || !target?.ok) return { chain, ...addressesIn(records, Math.min(ttl, zone.negativeTtl), ttl) };
+    if (!alias || !target?.ok) {
+      const { end, ttl: whole } = addressesIn(records ?? [], Math.min(ttl, zone.negativeTtl), ttl);
+      return { chain, ttl: whole, end: { ...end, exists: records !== undefined } };
+    }
     ttl = Math.min(ttl, alias.ttl);
     chain.push(target.value);
   }
@@ -50,8 +59,15 @@ function addressesIn(records: readonly StoredRecord[], negativeTtl: number, chai
   return { end, ttl };
 }
 
-/** The records that answer for a name, those of a wildcard among them; undefined where the zone leaves it to others. */
-async function recordsFor(db: Db, zone: EnclosingZone, name: DomainName): Promise<StoredRecord[] | undefined> {
+/**
+ * The records that answer for a name, those of a wildcard among them.
+ * @returns undefined where the name does not exist, and `elsewhere` where the zone leaves it to others
+ */
+async function recordsFor(
+  db: Db,
+  zone: EnclosingZone,
+  name: DomainName,
+): Promise<StoredRecord[] | "elsewhere" | undefined> {
   const path = [name];
   for (let at = name; at.key !== zone.apex.key; ) {
     at = parentOf(at)!;
@@ -63,14 +79,15 @@ async function recordsFor(db: Db, zone: EnclosingZone, name: DomainName): Promis
   const has = (owner: DomainName, wanted: number) => at(owner).some(({ type }) => type === wanted);
   const isCut = (owner: DomainName) => owner.key !== zone.apex.key && has(owner, TYPE.NS);
   const isRenamed = (owner: DomainName) => owner.key !== name.key && has(owner, TYPE.DNAME);
-  if (path.some((owner) => isCut(owner) || isRenamed(owner))) return undefined;
+  if (path.some((owner) => isCut(owner) || isRenamed(owner))) return "elsewhere";
   const own = at(name);
-  if (own.length > 0) return own;
+  if (own.length > 0 || name.key === zone.apex.key) return own;
   const withBelow = new Set(await findNamesWithBelow(db, zone.id, path, []));
   if (withBelow.has(0)) return [];
   const encloser = path.find((owner, index) => index > 0 && (at(owner).length > 0 || withBelow.has(index)));
   const wildcard = wildcardBelow(encloser ?? zone.apex);
-  return wildcard ? at(wildcard) : [];
+  const synthesised = wildcard ? at(wildcard) : [];
+  return synthesised.length > 0 ? synthesised : undefined;
 }
 
 function wildcardBelow(name: DomainName): DomainName | undefined {

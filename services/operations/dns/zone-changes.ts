@@ -37,7 +37,7 @@ import type { Zone, ZoneScope } from "../../store/dns/zones.ts";
 import { countLeftOut, type LeftOutCounts, leftOutWarnings } from "../../store/dns/zones-left-out.ts";
 import { inSnapshot, inTransaction } from "../../store/transactions.ts";
 import type { TogetherChanges } from "./together-changes.ts";
-import { guardDerived } from "./zone-followers.ts";
+import { ClosedMeanwhile, guardCircles, guardDerived, leadsElsewhere } from "./zone-followers.ts";
 import { deriveChange, type ZoneSigner } from "./zone-signing.ts";
 
 /** The zone that is to be changed, and who changes it. */
@@ -147,7 +147,7 @@ async function changeWithinQuotas(
       const looked = { difference, followers: change.followers, atSerial: zone.soa.serial };
       return ok({ zone: after, ...none, warnings: said, changed: true, ...looked });
     }
-    const written = await writeChange(on, zone, signed.value, target);
+    const written = await writeGuarded(on, zone, signed.value, target);
     if (!written) return "overtaken";
     const { createdIds, followerIds } = written;
     return ok({ zone: after, createdIds, followerIds, warnings: said, changed: true });
@@ -206,6 +206,27 @@ async function unlessVictim(db: Db, attempt: (db: Db) => Promise<Attempt>): Prom
 function checkRecords(db: Db, { quotas }: ZoneTarget, zone: Zone, { rows }: ZoneChange): Promise<Refusal | undefined> {
   const isAsked = quotas !== "count" && quotas !== "hold";
   return isAsked ? checkRecordsOfChange(db, zone.id, rows.created.length) : Promise.resolve(undefined);
+}
+
+/** {@link writeChange}, which with another change may not close a circle of followers either. */
+async function writeGuarded(
+  db: Db,
+  zone: Zone,
+  change: ZoneChange,
+  target: ZoneTarget,
+): Promise<WrittenChange | undefined> {
+  const { followers } = change;
+  if (!followers || !(await leadsElsewhere(db, zone, followers))) return writeChange(db, zone, change, target);
+  try {
+    return await db.transaction(async (transaction) => {
+      const written = await writeChange(transaction, zone, change, target);
+      if (written) await guardCircles(transaction, followers);
+      return written;
+    });
+  } catch (error) {
+    if (error instanceof ClosedMeanwhile) return undefined;
+    throw error;
+  }
 }
 
 /**

@@ -17,6 +17,7 @@ import { type Zone, zoneName } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { companyDoesNotExist } from "./companies.ts";
 import { octetsOfRecords } from "./zone-changes.ts";
+import { guardCircles, judgeFirstFollowers } from "./zone-followers.ts";
 import { claimName } from "./zone-tenancy.ts";
 
 export interface NewZone {
@@ -87,11 +88,15 @@ function createWithinQuotas(
     }
     const { records, octets } = usage;
     const place = { kind: "primary" as const, ...holder, companySuspended: company.suspended, maker };
+    const { followers = [] } = added;
+    const circle = await judgeFirstFollowers(transaction, followers);
+    if (circle) return refuse(circle);
     const id = await insertZone(transaction, { ...added, ...place, usage: { records, octets } }, actor);
     if (id === undefined) return refuse(duplicatedZone(domain));
     await charge(transaction, holder, usage, { mode: owner.quotas });
+    if (followers.length > 0) await guardCircles(transaction, { deleted: [], updated: [], created: followers });
     const crmId = owner.crmId.toLowerCase();
-    const fresh = { suspended: false, version: 1, signed: false, hasFollowers: (added.followers ?? []).length > 0 };
+    const fresh = { suspended: false, version: 1, signed: false, hasFollowers: followers.length > 0 };
     const zone = { id, name, apex, crmId, serialType, soa, ttl, ...fresh };
     return ok({ zone, warnings: claimed.value });
   });

@@ -1,3 +1,4 @@
+import { findCircles, type Steps } from "../../core/dns/follow/circles.ts";
 import { FOLLOWED_TYPES, type Follower, type StoredFollower, targetsOf } from "../../core/dns/follow/follower.ts";
 import {
   clashOf,
@@ -15,9 +16,17 @@ import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { followPolicy } from "../../platform/config/follow-policy.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { countFollowers, countTargets, readFollowers, readSteps } from "../../store/dns/followers.ts";
+import {
+  countFollowers,
+  countTargets,
+  haveOtherZones,
+  lockCircles,
+  readFollowers,
+  readSteps,
+} from "../../store/dns/followers.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
 import type { Zone } from "../../store/dns/zones.ts";
+import { Overtaken } from "../../store/transactions.ts";
 
 /** What edits of a zone's followers come to. */
 export interface PlannedFollowers {
@@ -66,11 +75,12 @@ export function mayReadFollower(token: Token | undefined, { owner }: Pick<Follow
 export async function judgeFollowers(
   db: Db,
   zone: Pick<Zone, "id">,
-  { deleted, updated, created }: FollowerChange,
+  change: FollowerChange,
 ): Promise<Refusal | undefined> {
+  const { deleted, updated, created } = change;
   const changed = [...created, ...updated.map(({ after }) => after)];
   if (changed.length === 0) return undefined;
-  if (await leadBack(db, changed, deleted)) return unacceptable("alias-loop");
+  if (await closesCircle(db, change)) return unacceptable("alias-loop");
   const { followersAZone, targetsACompany } = followPolicy;
   const count = (await countFollowers(db, zone.id)) + created.length - deleted.length;
   if (count > followersAZone) return unacceptable("too-many-followers", { most: followersAZone });
@@ -78,40 +88,90 @@ export async function judgeFollowers(
   return targets > targetsACompany ? unacceptable("too-many-targets", { most: targetsACompany }) : undefined;
 }
 
-/** Whether some of these would follow themselves, by way of each other and of those that there are. */
-async function leadBack(db: Db, changed: readonly Follower[], deleted: readonly Follower[]): Promise<boolean> {
-  const keyOf = ({ wire }: DomainName) => Buffer.from(nameSortKey(wire)).toString("hex");
-  const steps = new Map<string, readonly string[]>(deleted.map(({ owner }) => [keyOf(owner), []]));
-  for (const follower of changed) steps.set(keyOf(follower.owner), targetsOf(follower).map(keyOf));
+const NOBODY: Pick<FollowerChange, "deleted" | "updated"> = { deleted: [], updated: [] };
+
+/** The same of a zone that is made with followers. */
+export async function judgeFirstFollowers(db: Db, created: readonly Follower[]): Promise<Refusal | undefined> {
+  return (await closesCircle(db, { ...NOBODY, created })) ? unacceptable("alias-loop") : undefined;
+}
+
+/**
+ * Whether something would follow itself by what a change has followed that was not followed before. A circle that there is
+ * already stands in the way of no other change: it could not be mended else.
+ */
+async function closesCircle(db: Db, { deleted, updated, created }: FollowerChange): Promise<boolean> {
+  const added = [
+    ...created.flatMap((follower) => stepsOf(follower)),
+    ...updated.flatMap(({ before, after }) => stepsOf(after, before)),
+  ];
+  if (added.length === 0) return false;
+  const gone = [...deleted, ...updated.map(({ before }) => before)];
+  const steps = await readWays(db, gone, [...created, ...updated.map(({ after }) => after)]);
+  const isCircular = findCircles(steps);
+  return added.some(([from, to]) => isCircular(from, to));
+}
+
+type Step = readonly [from: string, to: string];
+
+/** @param before whose steps are left out */
+function stepsOf(follower: Follower, before?: Follower): Step[] {
+  const from = keyOf(follower.owner);
+  const known = new Set(before && keyOf(before.owner) === from ? targetsOf(before).map(keyOf) : []);
+  return targetsOf(follower)
+    .map(keyOf)
+    .flatMap((to): Step[] => (known.has(to) ? [] : [[from, to]]));
+}
+
+function keyOf({ wire }: DomainName): string {
+  return Buffer.from(nameSortKey(wire)).toString("hex");
+}
+
+/** What some followers lead to, and the followers there in turn. @param gone names that follow nothing any more */
+async function readWays(db: Db, gone: readonly Pick<Follower, "owner">[], from: readonly Follower[]): Promise<Steps> {
+  const steps = new Map<string, readonly string[]>(gone.map(({ owner }) => [keyOf(owner), []]));
+  for (const follower of from) steps.set(keyOf(follower.owner), targetsOf(follower).map(keyOf));
   let unknown = [...new Set([...steps.values()].flat())].filter((key) => !steps.has(key));
   while (unknown.length > 0) {
     const found = await readSteps(db, unknown);
     for (const key of unknown) steps.set(key, found.get(key) ?? []);
     unknown = [...new Set([...found.values()].flat())].filter((key) => !steps.has(key));
   }
-  return hasCircle(steps);
+  return steps;
 }
 
-/** Takes away what leads nowhere until nothing is left, or only what leads to itself. */
-function hasCircle(steps: ReadonlyMap<string, readonly string[]>): boolean {
-  const open = new Map([...steps].map(([key, targets]) => [key, new Set(targets).size]));
-  const before = new Map<string, string[]>();
-  for (const [key, targets] of steps) {
-    for (const target of new Set(targets)) {
-      const keys = before.get(target);
-      if (keys) keys.push(key);
-      else before.set(target, [key]);
-    }
-  }
-  const ends = [...open].filter(([, count]) => count === 0).map(([key]) => key);
-  for (const end of ends) {
-    for (const key of before.get(end) ?? []) {
-      const left = open.get(key)! - 1;
-      open.set(key, left);
-      if (left === 0) ends.push(key);
-    }
-  }
-  return ends.length < steps.size;
+/** Finds which of what some followers follow leads back to them. */
+export async function findWaysBack(
+  db: Db,
+  followers: readonly Follower[],
+): Promise<(follower: Follower, target: DomainName) => boolean> {
+  const isCircular = findCircles(await readWays(db, [], followers));
+  return ({ owner }, target) => isCircular(keyOf(owner), keyOf(target));
+}
+
+/** A circle was closed by two changes that did not see each other: this one is to be planned anew, and is refused then. */
+export class ClosedMeanwhile extends Overtaken {}
+
+/**
+ * Keeps two changes from closing a circle through their zones, each without seeing the other: looks once more, one change
+ * at a time, at what the followers lead to that a transaction has written. It is to lock nothing after this, so that
+ * nobody waits in a circle, and for no longer than a commit takes.
+ * @throws ClosedMeanwhile
+ */
+export async function guardCircles(transaction: Db, change: FollowerChange): Promise<void> {
+  await lockCircles(transaction);
+  if (await closesCircle(transaction, change)) throw new ClosedMeanwhile("a circle of followers was closed meanwhile");
+}
+
+/** Whether followers of a change, or those that they lead to, follow names in other zones hosted here. */
+export async function leadsElsewhere(
+  db: Db,
+  zone: Pick<Zone, "id">,
+  { updated, created }: FollowerChange,
+): Promise<boolean> {
+  const changed = [...created, ...updated.map(({ after }) => after)];
+  if (changed.every((follower) => targetsOf(follower).length === 0)) return false;
+  const steps = await readWays(db, [], changed);
+  return haveOtherZones(db, zone.id, [...steps.values()].flat());
 }
 
 /**

@@ -4,7 +4,6 @@ import { type KeySighting, rotationStep } from "../../core/mail/domain-setup/dki
 import { planSetup, type SetupItem, setupQuestions } from "../../core/mail/domain-setup/domain-setup.ts";
 import { setupValue } from "../../core/mail/domain-setup/record-values.ts";
 import { expectedDkim } from "../../core/mail/sender-records.ts";
-import type { Clock } from "../../platform/clock.ts";
 import { upkeepPolicy } from "../../platform/config/domain-upkeep-policy.ts";
 import type { PublicLook } from "../../platform/lookups/authoritative-lookup.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -20,6 +19,7 @@ import {
   type DomainUpkeep,
   findDomainUpkeep,
   noteChecks,
+  noteStsGone,
   setStsExchangers,
 } from "../../store/mail/instances/domain-upkeep.ts";
 import { type InstanceDomain, listInstanceDomains } from "../../store/mail/instances/instances.ts";
@@ -34,7 +34,6 @@ const LATE_MS = 60_000;
 const BOTH: readonly DkimAlgorithm[] = ["rsa", "ed25519"];
 
 export interface CheckSurroundings extends SetupSurroundings {
-  readonly clock: Clock;
   readonly write: WriteZone;
 }
 
@@ -81,6 +80,8 @@ export async function checkDomain(
   const published = readFindings(await readPublic(look, setupQuestions(wants)));
   const planned = await planSetup(wants, published, spfLookups(look));
   const checks = await checkCertificate(surroundings, upkeep, { checks: planned, now });
+  const isStsLeft = checks.some(({ part }) => part === "mta-sts" || part === "mta-sts-host");
+  if (!isStsLeft && changed.upkeep.stsEndsAt !== null && changed.upkeep.stsEndsAt <= now) await noteStsGone(db, upkeep);
   const linksReady = checks.some(({ part, action }) => part === "tracking" && action === "keep");
   const dueAt = new Date(
     Math.min(now.getTime() + upkeepPolicy.checkSeconds * 1000, step.lookAgainAt?.getTime() ?? Number.POSITIVE_INFINITY),

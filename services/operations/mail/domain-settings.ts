@@ -1,10 +1,11 @@
 import { readSenderDomain } from "../../core/customer-input.ts";
 import type { SetupItem } from "../../core/mail/domain-setup/domain-setup.ts";
+import { stsEnd } from "../../core/mail/domain-setup/mta-sts.ts";
 import { domainConnectTemplate, zoneFileSnippet } from "../../core/mail/domain-setup/setup-files.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { FurtherKey } from "../../store/mail/instances/dkim-keys.ts";
-import type { UpkeepSettings } from "../../store/mail/instances/domain-upkeep.ts";
+import type { DomainUpkeep, UpkeepSettings } from "../../store/mail/instances/domain-upkeep.ts";
 import type { DomainToSetUp, ProposedItem } from "./domain-setup.ts";
 
 /** The settings of a domain as APIs and commands write them; what is absent stays. */
@@ -15,15 +16,25 @@ export interface SettingsGiven {
   readonly rotate_days?: number | null | undefined;
 }
 
-export function readSettings(domain: string, given: SettingsGiven): Result<UpkeepSettings, Refusal> {
+export function readSettings(upkeep: DomainUpkeep, given: SettingsGiven, now: Date): Result<UpkeepSettings, Refusal> {
+  const { domain } = upkeep;
   const host = given.tracking_host == null ? ok(given.tracking_host) : readTrackingHost(domain, given.tracking_host);
   if (!host.ok) return host;
   return ok({
-    ...(given.mta_sts === undefined ? {} : { stsMode: given.mta_sts === "off" ? null : given.mta_sts }),
+    ...(given.mta_sts === undefined ? {} : stsSettings(upkeep, given.mta_sts, now)),
     ...(given.tls_reports === undefined ? {} : { tlsReports: given.tls_reports }),
     ...(host.value === undefined ? {} : { trackingHost: host.value }),
     ...(given.rotate_days === undefined ? {} : { rotateDays: given.rotate_days }),
   });
+}
+
+function stsSettings(
+  { stsMode }: DomainUpkeep,
+  wanted: NonNullable<SettingsGiven["mta_sts"]>,
+  now: Date,
+): UpkeepSettings {
+  if (wanted !== "off") return { stsMode: wanted, stsEndsAt: null };
+  return { stsMode: null, ...(stsMode !== null && { stsEndsAt: stsEnd(now) }) };
 }
 
 /** A name below the domain: others' names are not this domain's to lead anywhere. */
@@ -40,6 +51,7 @@ export function showUpkeep({ own, upkeep }: DomainToSetUp, keys: readonly Furthe
   return {
     domain: own.domain,
     mta_sts: upkeep.stsMode ?? ("off" as const),
+    mta_sts_ends: upkeep.stsEndsAt?.toISOString() ?? null,
     tls_reports: upkeep.tlsReports,
     tracking_host: upkeep.trackingHost,
     rotate_days: upkeep.rotateDays,

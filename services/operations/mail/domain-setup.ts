@@ -12,19 +12,26 @@ import {
   type SetupQuestion,
   type SetupWants,
   setupQuestions,
-  withTlsReports,
+  type Unserved,
 } from "../../core/mail/domain-setup/domain-setup.ts";
+import { STS_WITHDRAWN } from "../../core/mail/domain-setup/mta-sts.ts";
 import { setupValue } from "../../core/mail/domain-setup/record-values.ts";
 import { reportAddresses } from "../../core/mail/reports/report-addresses.ts";
 import { conflict, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Clock } from "../../platform/clock.ts";
 import type { Config } from "../../platform/config/config.ts";
 import type { OpenPublicLook } from "../../platform/lookups/authoritative-lookup.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 import { listFurtherKeys } from "../../store/mail/instances/dkim-keys.ts";
-import { type DomainUpkeep, noteAgreement, postponeDomain } from "../../store/mail/instances/domain-upkeep.ts";
+import {
+  type DomainUpkeep,
+  findStsPolicy,
+  noteAgreement,
+  postponeDomain,
+} from "../../store/mail/instances/domain-upkeep.ts";
 import { mayChangeZone } from "../../store/mail/instances/instance-companies.ts";
 import type { InstanceDomain } from "../../store/mail/instances/instances.ts";
 import { answersForDomain, hostingZone, type WriteZone, type ZoneRecord, type ZoneWrite } from "./domain-hosting.ts";
@@ -32,8 +39,9 @@ import { type Findings, questionKey, readFindings, readPublic, spfLookups } from
 
 export interface SetupSurroundings {
   readonly db: Db;
-  readonly config: Pick<Config, "acmeDirectory" | "bounceDomain" | "hostname" | "trackingUrl" | "tlsReports">;
+  readonly config: Pick<Config, "acmeDirectory" | "bounceDomain" | "hostname" | "trackingUrl">;
   readonly openLook: OpenPublicLook;
+  readonly clock: Clock;
   /** Makes the addresses that reports about a domain go to. */
   readonly keyRing: KeyRing;
 }
@@ -66,35 +74,56 @@ export interface SetupProposal {
 
 /** What is wanted of a domain, by its settings and keys. */
 export async function wantsOf(
-  { db, config, keyRing }: Pick<SetupSurroundings, "db" | "config" | "keyRing">,
+  { db, config, keyRing, clock }: Pick<SetupSurroundings, "db" | "config" | "keyRing" | "clock">,
   { own, upkeep }: DomainToSetUp,
   flatten: boolean,
 ): Promise<SetupWants> {
   const further = await listFurtherKeys(db, upkeep);
   const first: PublishedKey = { selector: own.dkimSelector, record: own.dkimRecord, state: "signing" };
-  const signsReports = config.tlsReports && own.domain === config.bounceDomain;
   const { bounceDomain, hostname } = config;
   const target = trackingHost(config);
   const { dmarc, tls } = reportAddresses(keyRing, upkeep, { bounceDomain, tracking: "" });
-  const { stsMode, stsExchangers, trackingHost: host } = upkeep;
+  const { trackingHost: host } = upkeep;
+  const sts = await stsOf(db, upkeep, new Date(clock.nowMs()));
   return {
     ...{ domain: own.domain, bounceDomain, hostname, flatten },
-    keys: [first, ...further].map((key) => (signsReports ? { ...key, record: withTlsReports(key.record) } : key)),
+    keys: [first, ...further],
     reports: { dmarc: addressIn(dmarc), tls: upkeep.tlsReports ? addressIn(tls) : undefined },
-    unserved: target === undefined ? unservedHosts(upkeep) : [],
+    unserved: unservedParts(upkeep, target),
     tracking: host !== null && target !== undefined ? { host, target } : undefined,
-    sts:
-      stsMode !== null && stsExchangers.length > 0 && target !== undefined
-        ? { policy: { mode: stsMode, exchangers: stsExchangers }, target }
-        : undefined,
+    sts: sts && target !== undefined ? { ...sts, target } : undefined,
   };
 }
 
-function unservedHosts({ domain, stsMode, trackingHost: host }: DomainUpkeep): NonNullable<SetupWants["unserved"]> {
-  return [
-    ...(host === null ? [] : [{ part: "tracking" as const, name: host }]),
-    ...(stsMode === null ? [] : [{ part: "mta-sts-host" as const, name: `mta-sts.${domain}` }]),
-  ];
+/** The policy that is served for a domain; one that is withdrawn counts as long as no other instance has one for it. */
+async function stsOf(
+  db: Db,
+  { domain, stsMode, stsExchangers, stsEndsAt }: DomainUpkeep,
+  now: Date,
+): Promise<Omit<NonNullable<SetupWants["sts"]>, "target"> | undefined> {
+  if (stsMode !== null) {
+    return stsExchangers.length > 0 ? { policy: { mode: stsMode, exchangers: stsExchangers } } : undefined;
+  }
+  if (stsEndsAt === null) return undefined;
+  const served = await findStsPolicy(db, domain);
+  return served && served.mode !== "none" ? undefined : { policy: STS_WITHDRAWN, isOver: stsEndsAt <= now };
+}
+
+function unservedParts(
+  { domain, stsMode, stsExchangers, trackingHost }: DomainUpkeep,
+  target: string | undefined,
+): Unserved[] {
+  const policyHost = stsMode === null ? null : `mta-sts.${domain}`;
+  const hosts = [
+    { part: "tracking" as const, name: trackingHost },
+    { part: "mta-sts-host" as const, name: policyHost },
+  ].flatMap(({ part, name }): Unserved[] =>
+    name === null ? [] : [{ part, name, type: "CNAME", kind: "no-tracking-service" }],
+  );
+  if (target === undefined) return hosts;
+  return policyHost === null || stsExchangers.length > 0
+    ? []
+    : [{ part: "mta-sts", name: `_mta-sts.${domain}`, type: "TXT", kind: "no-exchanger" }];
 }
 
 function addressIn(uri: string): string {
@@ -276,9 +305,9 @@ function writeOf(items: readonly ProposedItem[], places: ReadonlyMap<string, Pla
 }
 
 /**
- * Keeps what follows by itself in the zone that somebody agreed to: a new key comes, one that is done with goes, and the
- * id of an MTA-STS policy is that of the policy. Nothing is done where the zone is another one by now, or where the leave
- * that it went by is withdrawn.
+ * Keeps what follows by itself in the zone that somebody agreed to: a new key comes, one that is done with goes, the id of
+ * an MTA-STS policy is that of the policy, and the records of one that was withdrawn for long enough go. Nothing is done
+ * where the zone is another one by now, or where the leave that it went by is withdrawn.
  */
 export async function keepPublished(
   surroundings: SetupSurroundings,
@@ -290,8 +319,13 @@ export async function keepPublished(
   if (home === undefined || home.id !== zoneId) return { written: [], refused: [] };
   const right: SetupRight = byOperator ? "operator" : "instance";
   const { proposal, places } = await propose(surroundings, to, { right, flatten: false });
+  const isOfPolicy = ({ part }: SetupItem) => part === "mta-sts" || part === "mta-sts-host";
   const follows = proposal.items.filter(
-    (item) => isChange(item) && (item.part === "dkim" || (item.part === "mta-sts" && item.action === "modify")),
+    (item) =>
+      isChange(item) &&
+      (item.part === "dkim" ||
+        (item.part === "mta-sts" && item.action === "modify") ||
+        (isOfPolicy(item) && item.action === "remove")),
   );
   return writeItems(follows, places, write);
 }

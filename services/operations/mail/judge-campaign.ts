@@ -1,5 +1,7 @@
+import addressparser from "nodemailer/lib/addressparser";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { validateAddress } from "../../core/mail/address.ts";
+import { headerValue, readHeaderBlock } from "../../core/mail/bounce/mime.ts";
 import { DkimSigner } from "../../core/mail/dkim.ts";
 import type { Mailbox } from "../../core/mail/headers.ts";
 import { UNSUBSCRIBE_TAG } from "../../core/mail/personalise.ts";
@@ -59,22 +61,38 @@ function toMailbox({ name, address }: StoredMailbox): Mailbox | undefined {
   return read.ok ? { name, address: read.value } : undefined;
 }
 
-/** How mail of this deployment arrives at a receiver, as far as it can be told without sending. */
+/**
+ * How a message of this deployment arrives at a receiver, as far as it can be told without sending: at whom it is to, as
+ * filters hold it against a message that it is to somebody else.
+ */
 export async function judgedEnvelope(
   { hostname, bounceDomain }: Pick<Config, "hostname" | "bounceDomain">,
   resolver: Resolver,
-): Promise<Omit<JudgedMail, "octets">> {
+  octets: Buffer,
+): Promise<JudgedMail> {
   const found = await resolver.resolveA(hostname);
   return {
     clientAddress: found.kind === "found" ? found.records[0]! : "127.0.0.1",
     helo: hostname,
     mailFrom: `b+judged@${bounceDomain}`,
-    rcptTo: JUDGED_RECIPIENT,
+    rcptTo: firstRecipient(octets) ?? JUDGED_RECIPIENT,
+    octets,
   };
+}
+
+/** The header of a message is looked for in so many octets. */
+const HEADER_OCTETS = 262_144;
+
+function firstRecipient(octets: Buffer): string | undefined {
+  const headers = readHeaderBlock(octets.subarray(0, HEADER_OCTETS).toString());
+  const [first] = addressparser(headerValue({ headers }, "to"), { flatten: true });
+  return first?.address && /^[!-~]+@[!-~]+$/.test(first.address) ? first.address : undefined;
 }
 
 /** Has the installed judges look at a message as it would arrive. */
 export async function judgeAsSent(config: Config, resolver: Resolver, octets: Buffer): Promise<Verdict[]> {
-  const mail = { ...(await judgedEnvelope(config, resolver)), octets };
-  return judgeMail(mail, { resolver: config.resolver, folder: judgesFolder(config.dataDir) });
+  return judgeMail(await judgedEnvelope(config, resolver, octets), {
+    resolver: config.resolver,
+    folder: judgesFolder(config.dataDir),
+  });
 }

@@ -297,6 +297,33 @@ export async function readSteps(db: Db, ownerKeys: readonly string[]): Promise<M
   return new Map(rows.map(({ owner, targets }) => [owner, targets]));
 }
 
+/**
+ * Whether some names lie in zones hosted here other than one. Where that lies below another, names of its own count as well.
+ * @param nameKeys sort keys in hexadecimal digits
+ */
+export async function haveOtherZones(db: Db, zoneId: number, nameKeys: readonly string[]): Promise<boolean> {
+  const apexKeys = new Set(nameKeys.flatMap(keysAbove));
+  const [row] = await queryRows<{ have: boolean }>(
+    db,
+    `select exists (
+       select from zones where id <> $1 and name_key = any(array(select decode(key, 'hex') from unnest($2::text[]) key))
+     ) as have`,
+    [zoneId, [...apexKeys]],
+  );
+  return row!.have;
+}
+
+/** A name's key, and those of the names above it: in a key each label ends with a zero octet. */
+function keysAbove(nameKey: string): string[] {
+  const octets = nameKey.match(/../g) ?? [];
+  return octets.flatMap((octet, index) => (octet === "00" ? [nameKey.slice(0, 2 * index + 2)] : []));
+}
+
+/** Has changes that could close a circle of followers through several zones wait for each other until they end. */
+export async function lockCircles(transaction: Db): Promise<void> {
+  await queryRows(transaction, "select pg_advisory_xact_lock(hashtextextended('follower circles', 0))");
+}
+
 /** How many different names the followers of the company of a zone follow, beside some that are to be followed as well. */
 export async function countTargets(db: Db, zoneId: number, names: readonly DomainName[]): Promise<number> {
   const [row] = await queryRows<{ count: number }>(

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import type { DomainName } from "../name.ts";
 import {
   absoluteText,
   type Follower,
@@ -25,6 +26,8 @@ export interface FollowView {
   target(key: string): TargetAnswer | undefined;
   /** Whether a member's address is up; so is what was never looked at. */
   isUp(member: string, address: string): boolean;
+  /** Whether what it follows leads back to it by way of other followers; its answer leaves that out. */
+  leadsBack(target: DomainName): boolean;
 }
 
 /** The addresses that a follower's name is to have. */
@@ -37,20 +40,36 @@ export interface FollowedAddresses {
 }
 
 /**
- * What a follower comes to now.
+ * What a follower comes to now. A member of a pool that leads back to it gives nothing: else what the pool gave once would
+ * stay for good.
  * @param follower.id gives each pool turns of its own
- * @returns undefined while nothing is known yet, and `loop` where it follows itself
+ * @returns undefined while nothing is known yet, and `loop` where it follows nothing but itself
  */
 export function evaluate(
   follower: Follower & { readonly id: number },
   view: FollowView,
   nowMs: number,
 ): FollowedAddresses | "loop" | undefined {
-  const answers = targetsOf(follower).map(({ key }) => view.target(key));
-  if (answers.some((answer) => answer?.chain.includes(absoluteText(follower.owner)))) return "loop";
-  if (follower.kind === "pool") return evaluatePool(follower, view, nowMs);
-  const [answer] = answers;
-  return answer && limited(answer, answer.ttl);
+  const back = targetsBack(follower, view);
+  const target = (key: string) => (back.has(key) ? undefined : view.target(key));
+  const found =
+    follower.kind === "pool"
+      ? evaluatePool(follower, { ...view, target }, nowMs)
+      : targetsOf(follower)
+          .map(({ key }) => target(key))
+          .map((answer) => answer && limited(answer, answer.ttl))[0];
+  return found ?? (back.size > 0 ? "loop" : undefined);
+}
+
+/** The keys of what a follower follows that leads back to it, by CNAME records or by other followers. */
+export function targetsBack(follower: Follower, view: Pick<FollowView, "target" | "leadsBack">): ReadonlySet<string> {
+  const own = absoluteText(follower.owner);
+  const isBack = (name: DomainName) => view.leadsBack(name) || view.target(name.key)?.chain.includes(own);
+  return new Set(
+    targetsOf(follower)
+      .filter(isBack)
+      .map(({ key }) => key),
+  );
 }
 
 /** A member with its addresses, each of which is looked at by itself. */

@@ -60,7 +60,7 @@ const publicKey: RdataShape = {
     rdata[2] === 3 ? undefined : { field: "protocol", ...sentence("dnskey-protocol", { text: rdata[2]! }) },
 };
 
-const delegationSigner: RdataShape = {
+const childDelegationSigner: RdataShape = {
   fields: [
     numberField("key tag", 16),
     numberField("algorithm", 8, DNSSEC_ALGORITHMS),
@@ -70,10 +70,17 @@ const delegationSigner: RdataShape = {
   check: (rdata) => checkLength("digest", rdata.length - 4, DS_DIGEST_OCTETS.get(rdata[3]!)),
 };
 
+/** RFC 4034 Appendix A.1: no algorithm has the number 0. Only CDS and CDNSKEY have it, to ask for no DS (RFC 8078 §4). */
+const delegationSigner: RdataShape = {
+  ...childDelegationSigner,
+  check: (rdata) =>
+    rdata[2] === 0 ? { field: "algorithm", ...sentence("ds-algorithm") } : childDelegationSigner.check?.(rdata),
+};
+
 /** Keys, signatures and proofs, served as the plain data they are. */
 export const DNSSEC_TYPES: ReadonlyMap<number, RdataShape> = new Map<number, RdataShape>([
   [TYPE.DS, delegationSigner],
-  [TYPE.CDS, delegationSigner],
+  [TYPE.CDS, childDelegationSigner],
   [TYPE.DNSKEY, publicKey],
   [TYPE.CDNSKEY, publicKey],
   [

@@ -49,13 +49,16 @@ export interface SetupWants {
   readonly reports: { readonly dmarc: string; readonly tls: string | undefined };
   /** Of recipients' links: a host of the domain, and the tracking service that it leads to. */
   readonly tracking: { readonly host: string; readonly target: string } | undefined;
-  /** For mail to the domain; its policy is served by the tracking service. */
-  readonly sts: { readonly policy: StsPolicy; readonly target: string } | undefined;
-  /** Hosts that were asked for although there is no public tracking service for them to lead to. */
-  readonly unserved?: readonly { readonly part: "tracking" | "mta-sts-host"; readonly name: string }[];
+  /** For mail to the domain; its policy is served by the tracking service. `isOver`: its records are to go. */
+  readonly sts: { readonly policy: StsPolicy; readonly target: string; readonly isOver?: boolean } | undefined;
+  /** What was asked for and cannot be had. */
+  readonly unserved?: readonly Unserved[];
   /** Addresses in the place of what the SPF policy includes. */
   readonly flatten: boolean;
 }
+
+/** Something that was asked for, and why there is none. */
+export type Unserved = Place & { readonly kind: "no-tracking-service" | "no-exchanger" };
 
 /** A name and type that is looked at. */
 export interface SetupQuestion {
@@ -94,7 +97,9 @@ export type SetupFault =
   /** There is no valid certificate for the name: why, in `at`. */
   | "no-certificate"
   /** The deployment has no public tracking service that the name could lead to. */
-  | "no-tracking-service";
+  | "no-tracking-service"
+  /** No mail exchanger of the domain is known that a policy could name. */
+  | "no-exchanger";
 
 export interface SetupItem extends SetupQuestion {
   readonly part: SetupPart;
@@ -135,7 +140,6 @@ export function setupQuestions(wants: SetupWants): SetupQuestion[] {
 /** @param read answers every one of {@link setupQuestions} */
 export async function planSetup(wants: SetupWants, read: ReadPresent, lookups: SpfLookups): Promise<SetupItem[]> {
   const { domain, tracking, sts, reports } = wants;
-  const host = sts && planCname({ part: "mta-sts-host", name: `mta-sts.${domain}`, target: sts.target }, read);
   const items = [
     ...(domain === wants.bounceDomain ? [] : [await planSpf(wants, read, lookups)]),
     ...wants.keys.map((key) => planKey(domain, key, read)),
@@ -143,12 +147,10 @@ export async function planSetup(wants: SetupWants, read: ReadPresent, lookups: S
     ...planBounce(wants, read),
     ...(needsConsent(wants) ? [planReports(wants, read)] : []),
     ...(tracking ? [planCname({ part: "tracking", name: tracking.host, target: tracking.target }, read)] : []),
-    ...(sts && host ? [host, planSts(domain, stsPolicyId(sts.policy), { read, host })] : []),
+    ...(sts ? planSts(domain, sts, read) : []),
     ...(reports.tls ? [planTlsRpt(domain, reports.tls, read)] : []),
   ];
-  const unserved = (wants.unserved ?? []).map(({ part, name }) =>
-    ask({ part, name, type: "CNAME" }, { before: undefined, kind: "no-tracking-service" }),
-  );
+  const unserved = (wants.unserved ?? []).map(({ kind, ...place }) => ask(place, { before: undefined, kind }));
   return [...items.filter((item) => item !== undefined).map((item) => withDoubts(item, read(item))), ...unserved];
 }
 
@@ -193,29 +195,19 @@ function planKey(domain: string, { selector, record, state }: PublishedKey, read
   const place = { part: "dkim", name, type: "TXT" } as const;
   const { values } = read(place);
   const own = values.find((text) => dkimMatches([text], record));
-  const services = servicesOf(record) ?? (own && servicesOf(own));
   if (state === "done") {
     return own === undefined
       ? undefined
       : { ...place, action: "remove", before: own, after: undefined, fault: undefined };
   }
-  if (own !== undefined) return difference(place, own, servicesOf(own) === services ? own : record);
+  // Whatever else it says is for whoever wrote it to say, services (`s=`) included: without any it is for all of them.
+  if (own !== undefined) return difference(place, own, own);
   // Nothing is signed with it any more.
   if (state === "old") return undefined;
   const other = values.find((text) => /(^|;)\s*p\s*=/.test(text));
   return other === undefined
     ? difference(place, undefined, record)
     : { ...ask(place, { before: other, kind: "another-key" }), after: record };
-}
-
-/** What a key signs for (RFC 6376 §3.6.1); undefined: everything. */
-function servicesOf(record: string): string | undefined {
-  return tagValue(parseTags(record), "s");
-}
-
-/** A key's record that names reports about TLS among what it signs for, without which receivers may ignore them (RFC 8460 §3). */
-export function withTlsReports(record: string): string {
-  return record.replace(/;\s*p=/, "; s=email:tlsrpt; p=");
 }
 
 function planDmarc({ domain, reports }: SetupWants, read: ReadPresent): SetupItem {
@@ -297,18 +289,32 @@ function planCname(
   return difference(place, before, target);
 }
 
-function planSts(
-  domain: string,
-  id: string,
-  { read, host }: { readonly read: ReadPresent; readonly host: SetupItem },
-): SetupItem {
+function planSts(domain: string, sts: NonNullable<SetupWants["sts"]>, read: ReadPresent): SetupItem[] {
+  const { policy, target } = sts;
+  const host = planCname({ part: "mta-sts-host", name: `mta-sts.${domain}`, target }, read);
   const place = { part: "mta-sts", name: `_mta-sts.${domain}`, type: "TXT" } as const;
   const [before, another] = read(place).values.filter((text) => /^v\s*=\s*STSv1\s*(;|$)/.test(text));
-  if (another !== undefined) return ask(place, { before, kind: "several-policies" });
-  const isElsewhere = before !== undefined && (host.action === "modify" || host.action === "ask");
-  if (isElsewhere) return ask(place, { before, kind: "policy-elsewhere" });
+  const id = stsPolicyId(policy);
   const isOurs = before !== undefined && tagValue(parseTags(before), "id") === id;
-  return difference(place, before, isOurs ? before : `v=STSv1; id=${id};`);
+  const record = difference(place, before, isOurs ? before : `v=STSv1; id=${id};`);
+  if (policy.mode === "none") return planStsEnd([host, record], sts, read);
+  if (another !== undefined) return [host, ask(place, { before, kind: "several-policies" })];
+  const isElsewhere = before !== undefined && (host.action === "modify" || host.action === "ask");
+  return [host, isElsewhere ? ask(place, { before, kind: "policy-elsewhere" }) : record];
+}
+
+/** Of a policy that is withdrawn: what led here gets the last id, and goes when that was to be seen for long enough. */
+function planStsEnd(
+  [host, record]: readonly [SetupItem, SetupItem],
+  { isOver = false }: NonNullable<SetupWants["sts"]>,
+  read: ReadPresent,
+): SetupItem[] {
+  const isHere = host.action === "keep";
+  const own = [...(isHere ? [host] : []), ...(isHere || record.action === "keep" ? [record] : [])];
+  const left = [host, record].filter(
+    (item) => !read(item).answered || (own.includes(item) && item.before !== undefined),
+  );
+  return isOver ? left.map((item) => ({ ...item, action: "remove", after: undefined })) : left;
 }
 
 function planTlsRpt(domain: string, address: string, read: ReadPresent): SetupItem {

@@ -4,13 +4,32 @@ import { createHash } from "node:crypto";
 export type StsMode = "testing" | "enforce";
 
 export interface StsPolicy {
-  readonly mode: StsMode;
-  /** Exchangers of the domain, lower case. */
+  /** `none`: the policy of before is being withdrawn. */
+  readonly mode: StsMode | "none";
+  /** Exchangers of the domain, lower case; none of mode `none`. */
   readonly exchangers: readonly string[];
 }
 
-/** While a policy is tried out, senders are to ask again soon. */
-const MAX_AGE_SECONDS: Readonly<Record<StsMode, number>> = { testing: 86_400, enforce: 604_800 };
+/** While a policy is tried out or withdrawn, senders are to ask again soon. */
+const MAX_AGE_SECONDS: Readonly<Record<StsPolicy["mode"], number>> = {
+  none: 86_400,
+  testing: 86_400,
+  enforce: 604_800,
+};
+
+/** For so long senders may go by a policy that was served. */
+const LONGEST_AGE_MS = Math.max(...Object.values(MAX_AGE_SECONDS)) * 1000;
+
+/**
+ * RFC 8461 §8.3: the policy that ends another one has a new id, and is served until that is in no cache any more; only
+ * then its records may go.
+ */
+export const STS_WITHDRAWN: StsPolicy = { mode: "none", exchangers: [] };
+
+/** @returns when the records of a policy may go that is withdrawn now */
+export function stsEnd(now: Date): Date {
+  return new Date(now.getTime() + LONGEST_AGE_MS);
+}
 
 /** RFC 8461 §3.2: lines end with CRLF. */
 export function stsPolicyText({ mode, exchangers }: StsPolicy): string {

@@ -47,7 +47,7 @@ import {
   soaOfZone,
   zoneJson,
 } from "../zone-json.ts";
-import { readSettings, settingsFields } from "../zone-settings.ts";
+import { noMeaning, readSettings, settingsFields } from "../zone-settings.ts";
 
 /** Zones that one statement of a list reads. */
 const LIST_PAGE = 2_000;
@@ -318,7 +318,7 @@ const changing: MakeEndpoints = (context) => [
     path: "/localhost/zones/:zone_id",
     summary: "Set what is kept with a zone, whether it is signed, or all of its RRsets",
     params: zoneParam,
-    fields: settingsFields.extend({ rrsets: z.array(rrsetFields).nullable().optional() }),
+    fields: putFields,
     admit: async (caller, octets) =>
       context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
     ...NOTHING,
@@ -329,13 +329,31 @@ const changing: MakeEndpoints = (context) => [
   }),
 ];
 
+/** What programs send of a zone that they were shown: what is so already asks for nothing. */
+const putFields = settingsFields.extend({
+  rrsets: z.array(rrsetFields).nullable().optional(),
+  name: z.string().nullable().optional(),
+  serial: z.int().nullable().optional(),
+  nameservers: z.array(z.string()).nullable().optional(),
+});
+type PutFields = z.output<typeof putFields>;
+
+function findUnchangeable({ name, serial, nameservers }: PutFields, zone: Zone): Refusal | undefined {
+  if (name && canonical(zone.apex).toLowerCase() !== `${name.toLowerCase().replace(/\.$/, "")}.`) {
+    return noMeaning("name", "a zone keeps its name");
+  }
+  if (serial && serial !== zone.soa.serial) return noMeaning("serial", "it is set by the SOA among all rrsets");
+  if (nameservers && nameservers.length > 0) return noMeaning("nameservers", "they are the NS records at the apex");
+  return undefined;
+}
+
 const NO_SOA = "Must give SOA record for zone when replacing all RR sets";
 
 async function putZone(
   context: DnsApiContext,
   caller: DnsCaller,
   domain: string,
-  fields: z.output<typeof settingsFields> & { readonly rrsets?: z.output<typeof rrsetFields>[] | null | undefined },
+  fields: PutFields,
 ): Promise<Result<void, Refusal>> {
   const target = zoneTarget(caller, domain);
   if (!target.ok) return target;
@@ -344,6 +362,8 @@ async function putZone(
   const { db, clock } = context;
   const zone = await findZone(db, target.value.scope, target.value.apex);
   if (!zone) return refuse(zoneDoesNotExist(domain));
+  const unchangeable = findUnchangeable(fields, zone);
+  if (unchangeable) return refuse(unchangeable);
   const { account } = fields;
   if (account && account.toLowerCase() !== zone.crmId) return refuse(unacceptable("pdns-account-other", { account }));
   const { kind, soaEditApi, serialType, dnssec, denial } = settings.value;

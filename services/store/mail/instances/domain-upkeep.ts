@@ -1,5 +1,5 @@
 import type { SetupItem } from "../../../core/mail/domain-setup/domain-setup.ts";
-import type { StsMode, StsPolicy } from "../../../core/mail/domain-setup/mta-sts.ts";
+import { STS_WITHDRAWN, type StsMode, type StsPolicy } from "../../../core/mail/domain-setup/mta-sts.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { byInstance } from "../by-instance.ts";
 import type { DomainOfInstance } from "./dkim-keys.ts";
@@ -13,6 +13,8 @@ export interface DomainUpkeep extends DomainOfInstance {
   readonly byOperator: boolean;
   readonly stsMode: StsMode | null;
   readonly stsExchangers: readonly string[];
+  /** A policy was withdrawn, and its records may go from then on; null: none was, or they are gone. */
+  readonly stsEndsAt: Date | null;
   readonly tlsReports: boolean;
   readonly trackingHost: string | null;
   readonly rotateDays: number | null;
@@ -22,10 +24,12 @@ export interface DomainUpkeep extends DomainOfInstance {
 }
 
 /** What its users decide. */
-export type UpkeepSettings = Partial<Pick<DomainUpkeep, "stsMode" | "tlsReports" | "trackingHost" | "rotateDays">>;
+export type UpkeepSettings = Partial<
+  Pick<DomainUpkeep, "stsMode" | "stsEndsAt" | "tlsReports" | "trackingHost" | "rotateDays">
+>;
 
-const COLUMNS = `instance_id, domain, zone_id, agreed_by, by_operator, sts_mode, sts_exchangers, tls_reports, tracking_host,
-  rotate_days, rotated_at, checks, checked_at`;
+const COLUMNS = `instance_id, domain, zone_id, agreed_by, by_operator, sts_mode, sts_exchangers, sts_ends_at, tls_reports,
+  tracking_host, rotate_days, rotated_at, checks, checked_at`;
 
 export async function addDomainUpkeep(db: Db, instanceId: number, domain: string): Promise<void> {
   await queryRows(db, "insert into domain_upkeep (instance_id, domain) values ($1, $2) on conflict do nothing", [
@@ -67,8 +71,8 @@ export async function leaseDueDomains(
        )
        update domain_upkeep u set lease_owner = $4, lease_until = $5 from due
        where u.instance_id = any($2) and u.instance_id = due.instance_id and u.domain = due.domain
-       returning u.instance_id, u.domain, zone_id, agreed_by, by_operator, sts_mode, sts_exchangers, tls_reports,
-         tracking_host, rotate_days, rotated_at, checks, checked_at`,
+       returning u.instance_id, u.domain, zone_id, agreed_by, by_operator, sts_mode, sts_exchangers, sts_ends_at,
+         tls_reports, tracking_host, rotate_days, rotated_at, checks, checked_at`,
       [now.toISOString(), instanceIds, own.map(({ domain }) => domain), workerId, until, limit],
     ),
   );
@@ -115,6 +119,7 @@ export async function changeUpkeep(
 ): Promise<void> {
   const changes = {
     sts_mode: settings.stsMode,
+    sts_ends_at: settings.stsEndsAt,
     tls_reports: settings.tlsReports,
     tracking_host: settings.trackingHost,
     rotate_days: settings.rotateDays,
@@ -137,6 +142,15 @@ export async function setStsExchangers(
   ]);
 }
 
+/** Notes that no records are left of the policy that was withdrawn: it is served no more. */
+export async function noteStsGone(db: Db, { instanceId, domain }: DomainOfInstance): Promise<void> {
+  await queryRows(
+    db,
+    "update domain_upkeep set sts_ends_at = null where instance_id = $1 and domain = $2 and sts_mode is null",
+    [instanceId, domain],
+  );
+}
+
 /** Notes that somebody who may change a zone agreed that the domain's records in it follow. */
 export async function noteAgreement(
   db: Db,
@@ -150,15 +164,19 @@ export async function noteAgreement(
   );
 }
 
-/** The policy for mail to a domain that is served here; of several instances with the domain, the first one's. */
+/**
+ * The policy for mail to a domain that is served here; of several instances with the domain, the first one's, those that
+ * withdraw theirs last.
+ */
 export async function findStsPolicy(db: Db, domain: string): Promise<StsPolicy | undefined> {
-  const [row] = await queryRows<{ mode: StsMode; exchangers: string[] }>(
+  const [row] = await queryRows<{ mode: StsMode | null; exchangers: string[] }>(
     db,
     `select sts_mode as mode, sts_exchangers as exchangers from domain_upkeep
-     where domain = $1 and sts_mode is not null and sts_exchangers <> '{}' order by instance_id limit 1`,
+     where domain = $1 and case when sts_mode is null then sts_ends_at is not null else sts_exchangers <> '{}' end
+     order by sts_mode is null, instance_id limit 1`,
     [domain],
   );
-  return row;
+  return row && (row.mode === null ? STS_WITHDRAWN : { mode: row.mode, exchangers: row.exchangers });
 }
 
 interface UpkeepRow {
@@ -169,6 +187,7 @@ interface UpkeepRow {
   by_operator: boolean;
   sts_mode: StsMode | null;
   sts_exchangers: string[];
+  sts_ends_at: Date | null;
   tls_reports: boolean;
   tracking_host: string | null;
   rotate_days: number | null;
@@ -186,6 +205,7 @@ function toUpkeep(row: UpkeepRow): DomainUpkeep {
     byOperator: row.by_operator,
     stsMode: row.sts_mode,
     stsExchangers: row.sts_exchangers,
+    stsEndsAt: row.sts_ends_at,
     tlsReports: row.tls_reports,
     trackingHost: row.tracking_host,
     rotateDays: row.rotate_days,

@@ -13,9 +13,14 @@ function pool(fields: object) {
   return { owner: OWNER, kind: "pool" as const, definition: definition.value, id: 7 };
 }
 
-const view = (down: readonly string[] = [], answers: Record<string, TargetAnswer> = {}): FollowView => ({
+const view = (
+  down: readonly string[] = [],
+  answers: Record<string, TargetAnswer> = {},
+  back: readonly string[] = [],
+): FollowView => ({
   target: (key) => answers[key],
   isUp: (_member, address) => !down.includes(address),
+  leadsBack: ({ key }) => back.includes(key),
 });
 const three = (...fields: object[]) =>
   [1, 2, 3].map((last, index) => ({ value: `198.51.100.${last}`, ...fields[index] }));
@@ -66,6 +71,15 @@ describe("a pool", () => {
     const answer = { ipv4: ["198.51.100.1"], ipv6: [], ttl: 60, chain: ["lb.example.net.", "www.example.org."] };
     expect(evaluate(named, view([], { [key]: answer }), 0)).toBe("loop");
     expect(ipv4(evaluate(named, view([], { [key]: { ...answer, chain: ["lb.example.net."] } }), 0))).toBe("1");
+  });
+
+  test("leaves out a member that leads back to it by other followers, and has nothing where all do", () => {
+    const { key } = nameOf("lb.example.net");
+    const answers = { [key]: { ipv4: ["198.51.100.1"], ipv6: [], ttl: 60, chain: ["lb.example.net."] } };
+    const both = pool({ members: [{ value: "lb.example.net." }, { value: "198.51.100.2" }] });
+    expect(ipv4(evaluate(both, view([], answers), 0))).toBe("12");
+    expect(ipv4(evaluate(both, view([], answers, [key]), 0))).toBe("2");
+    expect(evaluate(pool({ members: [{ value: "lb.example.net." }] }), view([], answers, [key]), 0)).toBe("loop");
   });
 });
 

@@ -134,6 +134,14 @@ describe("values of other types", () => {
     expect(formatRdata(TYPE.DS, rdata)).toBe("60485 5 1 2BB183AF5F22588179A53B0A98631FAD1A292118");
   });
 
+  it("algorithm 0 is that of a CDS that asks for no DS, and of no DS", () => {
+    expect(parseRdata(TYPE.CDS, "0 0 0 00", origin, "value").ok).toBe(true);
+    expect(parseRdata(TYPE.DS, "0 0 0 00", origin, "value")).toMatchObject({
+      ok: false,
+      error: { field: "algorithm", code: "ds-algorithm" },
+    });
+  });
+
   it("have their U-labels converted", () => {
     expect(formatRdata(TYPE.CNAME, accepted(parseRdata(TYPE.CNAME, "bücher", origin, "value")))).toBe(
       "xn--bcher-kva.example.org.",

@@ -6,8 +6,8 @@ import {
   type SetupPart,
   type SetupWants,
   setupQuestions,
-  withTlsReports,
 } from "../../../../../services/core/mail/domain-setup/domain-setup.ts";
+import { STS_WITHDRAWN, stsPolicyId, stsPolicyText } from "../../../../../services/core/mail/domain-setup/mta-sts.ts";
 import { domainConnectTemplate, zoneFileSnippet } from "../../../../../services/core/mail/domain-setup/setup-files.ts";
 
 const RECORD = "v=DKIM1; k=rsa; p=MIGfMA0";
@@ -55,16 +55,17 @@ test("everything is missing from a domain that has nothing, and each question is
   for (const { name, type } of items) expect(asked).toContain(`${name} ${type}`);
 });
 
-test("hosts that nothing would serve are items that say so, and ask for nothing else", async () => {
+test("what was asked for and cannot be had is an item that says why, and asks for nothing else", async () => {
   const unserved = [
-    { part: "tracking", name: "links.example.org" },
-    { part: "mta-sts-host", name: "mta-sts.example.org" },
+    { part: "tracking", name: "links.example.org", type: "CNAME", kind: "no-tracking-service" },
+    { part: "mta-sts-host", name: "mta-sts.example.org", type: "CNAME", kind: "no-tracking-service" },
+    { part: "mta-sts", name: "_mta-sts.example.org", type: "TXT", kind: "no-exchanger" },
   ] as const;
   const items = await plan({}, { tracking: undefined, sts: undefined, unserved });
   expect(items.filter(({ action }) => action === "ask")).toEqual(
-    unserved.map((host) => ({
-      ...{ ...host, type: "CNAME", action: "ask", before: undefined, after: undefined },
-      fault: { kind: "no-tracking-service", at: host.name },
+    unserved.map(({ kind, ...place }) => ({
+      ...{ ...place, action: "ask", before: undefined, after: undefined },
+      fault: { kind, at: place.name },
     })),
   );
 });
@@ -172,6 +173,36 @@ describe("what is in the way is shown and left alone", () => {
   });
 });
 
+describe("an MTA-STS policy that is withdrawn", () => {
+  const END = { policy: STS_WITHDRAWN, target: "track.example.net" };
+  const id = `v=STSv1; id=${stsPolicyId(STS_WITHDRAWN)};`;
+  const [txt, host] = ["_mta-sts.example.org TXT", "mta-sts.example.org CNAME"];
+  const ours = { [host]: ["track.example.net."] };
+  const elsewhere = { [host]: ["sts.example.com."] };
+  test.each<[Present, boolean, readonly string[]]>([
+    [{}, false, []],
+    [{}, true, []],
+    [{ ...ours, [txt]: ["v=STSv1; id=1;"] }, false, ["keep mta-sts-host", "modify mta-sts"]],
+    [{ ...ours, [txt]: ["v=STSv1; id=1;"] }, true, ["remove mta-sts-host", "remove mta-sts"]],
+    [{ ...ours, [txt]: [id] }, false, ["keep mta-sts-host", "keep mta-sts"]],
+    [{ ...ours, [txt]: [id] }, true, ["remove mta-sts-host", "remove mta-sts"]],
+    [{ ...ours }, true, ["remove mta-sts-host"]],
+    [{ [txt]: [id] }, true, ["remove mta-sts"]],
+    [{ ...elsewhere, [txt]: ["v=STSv1; id=1;"] }, false, []],
+    [{ ...elsewhere, [txt]: ["v=STSv1; id=1;"] }, true, []],
+    [{ ...ours, [txt]: { answered: false } }, true, ["remove mta-sts-host", "ask mta-sts"]],
+  ])("%j, over: %s: %j", async (present, isOver, wanted) => {
+    const items = (await plan(present, { sts: { ...END, isOver } })).filter(({ part }) => /^mta-sts/.test(part));
+    expect(items.map(({ part, action }) => `${action} ${part}`)).toEqual(wanted);
+    const modified = items.filter(({ action }) => action === "modify");
+    expect(modified.every(({ after }) => after === id)).toBe(true);
+  });
+
+  test("says that there is none", () => {
+    expect(stsPolicyText(STS_WITHDRAWN)).toBe("version: STSv1\r\nmode: none\r\nmax_age: 86400\r\n");
+  });
+});
+
 test("a TLS-RPT record keeps where it reports to", async () => {
   const present = { "_smtp._tls.example.org TXT": ["v=TLSRPTv1; rua=https://example.com/x"] };
   expect(await planned("tls-rpt", present)).toMatchObject([
@@ -199,15 +230,11 @@ test("files to paste hold what is missing, and what goes in comments", async () 
   expect(JSON.stringify(template.records)).not.toContain('"MX"');
 });
 
-test("a key that signs reports about TLS says so, and one that says something else is changed", async () => {
-  const keys = [{ selector: "palomar", record: withTlsReports(RECORD), state: "signing" as const }];
-  const wanted = "v=DKIM1; k=rsa; s=email:tlsrpt; p=MIGfMA0";
+test("a key is for all services, and what a published one says of them stays", async () => {
   const name = "palomar._domainkey.example.org TXT";
-  expect(await planned("dkim", {}, { keys })).toMatchObject([{ action: "add", after: wanted }]);
-  expect(await planned("dkim", { [name]: [RECORD] }, { keys })).toMatchObject([
-    { action: "modify", before: RECORD, after: wanted },
-  ]);
-  expect(await planned("dkim", { [name]: [wanted] }, { keys })).toMatchObject([{ action: "keep" }]);
-  // What somebody else narrowed stays where nothing is asked of it.
-  expect(await planned("dkim", { [name]: [wanted] })).toMatchObject([{ action: "keep" }]);
+  expect(await planned("dkim", {})).toMatchObject([{ action: "add", after: expect.not.stringMatching(/\bs=/) }]);
+  for (const services of ["s=email:tlsrpt", "s=*", "s=email"]) {
+    const published = `v=DKIM1; k=rsa; ${services}; p=MIGfMA0`;
+    expect(await planned("dkim", { [name]: [published] })).toMatchObject([{ action: "keep", after: published }]);
+  }
 });

@@ -367,6 +367,7 @@ export const mail = {
         "takes-no-mail": "the name says that it takes no mail",
         "another-key": "another key is there",
         "no-certificate": "there is no valid certificate for it",
+        "no-exchanger": "no mail exchanger (MX) of the domain is known that a policy could name",
         "no-tracking-service": "the deployment has no public tracking service (PALOMAR_TRACKING_URL)",
       },
     },

@@ -375,6 +375,7 @@ export const mail: Texts["mail"] = {
         "takes-no-mail": "el nombre dice que no recibe correo",
         "another-key": "hay otra clave",
         "no-certificate": "no hay un certificado válido",
+        "no-exchanger": "no se conoce ningún servidor de correo (MX) del dominio que una política pueda nombrar",
         "no-tracking-service": "la instalación no tiene un servicio de seguimiento público (PALOMAR_TRACKING_URL)",
       },
     },

@@ -554,6 +554,7 @@ export const problems: Texts["problems"] = {
     "record-type-unknown": "«{text}» no es un tipo de registro",
     "generic-length": "\\# dice {octets} octetos, y siguen {has}",
     "no-tag": "«{text}» no es una etiqueta de letras y dígitos",
+    "ds-algorithm": "el algoritmo no puede ser 0",
     "dnskey-protocol": "el protocolo debe ser 3, no {text}",
     "types-missing": "faltan los tipos",
     "no-salt": "«{text}» no es una sal hexadecimal",
