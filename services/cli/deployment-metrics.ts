@@ -32,8 +32,8 @@ export interface WatchedDeployment {
 export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployment): () => void {
   const where = (areas: readonly string[]) => () => mayRead(countingDb, areas);
   const zones = remember(() => readZoneStatus(countingDb), where(["zones"]));
-  const signing = remember(() => readSigningStatus(countingDb), where(["zones"]));
-  const queue = remember(() => readQueueStatus(countingDb), where(["queue", "routes", "warm-ups"]));
+  const signing = remember(() => readSigningStatus(countingDb), where(["signing"]));
+  const queue = remember(() => readQueueStatus(countingDb), where(["messages", "deliveries", "routes", "warm-ups"]));
   const lags = remember(() => readReplicationLag(countingDb));
   const gauges = [
     gauge("palomar_service_ready", "Whether a service of this node is ready", ["service"], async (set) => {

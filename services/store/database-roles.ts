@@ -7,11 +7,28 @@ import { hasSpreadTables } from "./mail/by-instance.ts";
 
 const names = z.array(z.string().min(1)).readonly();
 
+/** What a service may do with the tables of an area, by the word that config/database-roles.json has for it. */
+const RIGHTS = {
+  read: ["select"],
+  insert: ["select", "insert"],
+  update: ["select", "update"],
+  delete: ["select", "delete"],
+  change: ["select", "insert", "update"],
+  write: ["select", "insert", "update", "delete"],
+} as const;
+
+type Word = keyof typeof RIGHTS;
+export type Right = (typeof RIGHTS)[Word][number];
+
+const WORDS = Object.keys(RIGHTS) as Word[];
+/** In the order in which statements name them. */
+const ALL_RIGHTS: readonly Right[] = RIGHTS.write;
+
 /**
- * Which service may read and write what: the content of config/database-roles.json.
- * `areas`: tables by area; every table is in one of them. `services`: areas by service. What a service writes it also reads;
- * everybody reads `deployment` and writes `nodes`. `insert`: what it reads and adds to, and neither changes nor deletes.
- * `columns`: those that it may read of tables that are otherwise none of its business.
+ * Which service may do what: the content of config/database-roles.json.
+ * `areas`: tables by area; every table is in one of them. `services`: areas by service and by what it may do there, which
+ * adds up where an area is named twice; everybody reads `deployment` and writes `nodes`. `columns`: those that it may read
+ * of tables that are otherwise none of its business.
  */
 const roleFile = z.strictObject({
   areas: z.record(z.string(), names),
@@ -19,8 +36,11 @@ const roleFile = z.strictObject({
     z.string(),
     z.strictObject({
       read: names,
-      write: names,
       insert: names.exactOptional(),
+      update: names.exactOptional(),
+      delete: names.exactOptional(),
+      change: names.exactOptional(),
+      write: names.exactOptional(),
       columns: z.record(z.string(), names).exactOptional(),
     }),
   ),
@@ -60,11 +80,16 @@ export async function composeRoles(db: Db, policy: RolePolicy = rolePolicy): Pro
   return Object.keys(policy.services).map((service) => {
     const role = roleOf(service);
     const on = (names: readonly string[]) => names.map((name) => `${place!.schema}.${name}`).join(", ");
-    const { columns, ...wanted } = rightsOf(service, policy);
-    const written = wanted.written.filter((table) => tables.has(table));
-    const inserted = wanted.inserted.filter((table) => tables.has(table));
-    const readable = wanted.readable.filter((table) => tables.has(table));
-    readable.push(...[...readable, ...written].flatMap((name) => behind.get(name) ?? []));
+    const granted = new Map([...rightsOf(service, policy)].filter(([table]) => tables.has(table)));
+    for (const table of [...granted.keys()].flatMap((name) => behind.get(name) ?? [])) {
+      if (!granted.has(table)) granted.set(table, RIGHTS.read);
+    }
+    const named = new Map([...granted].map(([table, rights]) => [table, rights.join(", ")]));
+    const grants = [...new Set(named.values())].map((rights) => {
+      const tablesOf = [...named.keys()].filter((table) => named.get(table) === rights);
+      return `grant ${rights} on ${on(tablesOf)} to ${role}`;
+    });
+    const columns = Object.entries(policy.services[service]!.columns ?? {});
     // Numbers alone; what they number is guarded otherwise. Citus passes on no rights on those that number rows.
     const numbers = `grant usage on all sequences in schema ${place!.schema} to ${role}`;
     return {
@@ -74,12 +99,8 @@ export async function composeRoles(db: Db, policy: RolePolicy = rolePolicy): Pro
         `revoke all on all tables in schema ${place!.schema} from ${role}`,
         `revoke all on all sequences in schema ${place!.schema} from ${role}`,
         `grant usage on schema ${place!.schema} to ${role}`,
-        `grant select on ${on(readable)} to ${role}`,
-        `grant select, insert, update, delete on ${on(written)} to ${role}`,
-        ...(inserted.length > 0 ? [`grant select, insert on ${on(inserted)} to ${role}`] : []),
-        ...Object.entries(columns).map(
-          ([table, names]) => `grant select (${names.join(", ")}) on ${on([table])} to ${role}`,
-        ),
+        ...grants,
+        ...columns.map(([table, names]) => `grant select (${names.join(", ")}) on ${on([table])} to ${role}`),
         numbers,
       ],
       onMachines: isSpread
@@ -89,16 +110,23 @@ export async function composeRoles(db: Db, policy: RolePolicy = rolePolicy): Pro
   });
 }
 
-/** Tables by what a service may do with them, and the columns that it may read of others. */
-function rightsOf(service: string, policy: RolePolicy) {
-  const { read, write, insert = [], columns = {} } = policy.services[service]!;
-  const namesOf = (areas: readonly string[]) => areas.flatMap((area) => policy.areas[area] ?? []);
-  return {
-    readable: namesOf(["deployment", ...read]),
-    written: namesOf(["nodes", ...write]),
-    inserted: namesOf(insert),
-    columns,
+/** What a service may do, by table. */
+export function rightsOf(service: string, policy: RolePolicy = rolePolicy): ReadonlyMap<string, readonly Right[]> {
+  const wanted = policy.services[service]!;
+  const found = new Map<string, readonly Right[]>();
+  const add = (area: string, rights: readonly Right[]) => {
+    for (const table of policy.areas[area] ?? []) {
+      const before = found.get(table) ?? [];
+      found.set(
+        table,
+        ALL_RIGHTS.filter((right) => before.includes(right) || rights.includes(right)),
+      );
+    }
   };
+  add("deployment", RIGHTS.read);
+  add("nodes", RIGHTS.write);
+  for (const word of WORDS) for (const area of wanted[word] ?? []) add(area, RIGHTS[word]);
+  return found;
 }
 
 /** What a service needs and the role that asks lacks. */
@@ -110,14 +138,10 @@ export interface MissingRights {
 
 /** Compares the rights of whoever asks with those of a service. */
 export async function findMissingRights(db: Db, service: string): Promise<MissingRights> {
-  const { readable, written, inserted, columns } = rightsOf(service, rolePolicy);
-  const each = (tables: readonly string[], ...rights: string[]) =>
-    tables.flatMap((name) => rights.map((right) => ({ name, right })));
+  const columns = Object.entries(rolePolicy.services[service]!.columns ?? {});
   const needed = [
-    ...each(readable, "select"),
-    ...each(written, "select", "insert", "update", "delete"),
-    ...each(inserted, "select", "insert"),
-    ...Object.entries(columns).flatMap(([name, parts]) => parts.map((part) => ({ name, part, right: "select" }))),
+    ...[...rightsOf(service)].flatMap(([name, rights]) => rights.map((right) => ({ name, right }))),
+    ...columns.flatMap(([name, parts]) => parts.map((part) => ({ name, part, right: "select" }))),
   ];
   const [found] = await queryRows<MissingRights>(
     db,

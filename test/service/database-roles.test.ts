@@ -9,7 +9,8 @@ import { CommandRefused } from "../../services/cli/command-errors.ts";
 import { makeRoles as makeRolesByCommand } from "../../services/cli/make-roles.ts";
 import { start as startConsole } from "../../services/console/main.ts";
 import { hashApiKey } from "../../services/core/api-key.ts";
-import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
+import { type DomainName, formatDomainName, nameSortKey, parseDomainName } from "../../services/core/dns/name.ts";
+import { parseRpzAction, parseRpzTrigger } from "../../services/core/dns/rpz/rules.ts";
 import { RCODE } from "../../services/core/dns/rr-types.ts";
 import { formatKeyFile } from "../../services/core/key-file.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
@@ -19,6 +20,7 @@ import { start as startDnsServer } from "../../services/dns-server/main.ts";
 import { start as startMailApi } from "../../services/mail-api/main.ts";
 import { addCatalog } from "../../services/operations/dns/catalogs.ts";
 import { addFeed } from "../../services/operations/dns/rpz-feeds.ts";
+import { addRule } from "../../services/operations/dns/rpz-rules.ts";
 import { systemClock } from "../../services/platform/clock.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { makeLogger } from "../../services/platform/observability/logger.ts";
@@ -29,6 +31,8 @@ import { start as startSandbox } from "../../services/sandbox/main.ts";
 import { applyRoles, findMissingRights, listTables, roleOf, rolePolicy } from "../../services/store/database-roles.ts";
 import { completeKeyRing } from "../../services/store/deployment-keys.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
+import { RECORDS_A_STATEMENT } from "../../services/store/dns/zone-changes.ts";
+import { deleteZonesWhere } from "../../services/store/dns/zones.ts";
 import { applyRetention } from "../../services/store/mail/events/event-retention.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { start as startTracking } from "../../services/tracking/main.ts";
@@ -139,15 +143,31 @@ async function run(name: string, start: StartService): Promise<void> {
   for (const [listener, address] of Object.entries(service.addresses)) addresses.set(listener as AddressName, address!);
 }
 
+/** Makes many zones like one that there is. */
+async function copyZone(name: string, count: number): Promise<void> {
+  const apexes = Array.from({ length: count }, (_, n) => named(`z${n}.${name}`));
+  await database.db.raw(
+    `insert into zones (kind, reseller_id, company_id, made_by, name, name_key, apex, serial_type, ttl, serial,
+                        mname, rname, refresh, retry, expire, minimum)
+     select kind, reseller_id, company_id, made_by, made.name, made.name_key, made.apex, serial_type, ttl, serial,
+            mname, rname, refresh, retry, expire, minimum
+       from zones, unnest(?::text[], ?::bytea[], ?::bytea[]) as made (name, name_key, apex) where zones.name = ?`,
+    [
+      apexes.map((apex) => formatDomainName(apex).slice(0, -1)),
+      apexes.map(({ wire }) => Buffer.from(nameSortKey(wire))),
+      apexes.map(({ wire }) => Buffer.from(wire)),
+      name,
+    ],
+  );
+}
+
 it("every table is in one area, and every area of a service is one", async () => {
   const known = Object.values(rolePolicy.areas).flat();
   expect((await listTables(database.db)).filter((table) => !known.includes(table))).toEqual([]);
   expect(new Set(known).size).toBe(known.length);
-  const used = Object.values(rolePolicy.services).flatMap(({ read, write, insert = [] }) => [
-    ...read,
-    ...write,
-    ...insert,
-  ]);
+  const used = Object.values(rolePolicy.services).flatMap(({ columns: _columns, ...areas }) =>
+    Object.values(areas).flat(),
+  );
   expect(used.filter((area) => !(area in rolePolicy.areas))).toEqual([]);
 });
 
@@ -189,6 +209,24 @@ it("applying them again changes nothing and gives no passwords", async () => {
   expect((await applyRoles(database.db)).map(({ password }) => password)).toEqual(
     Object.keys(rolePolicy.services).map(() => null),
   );
+});
+
+it("applying them takes back what a role no longer has, of tables and of columns", async () => {
+  const { db } = database;
+  const rights = async () => {
+    const { rows } = await db.raw(
+      `select has_table_privilege(role, 'zones', 'delete') as deletes, has_table_privilege(role, 'messages', 'update') as updates,
+              has_column_privilege(role, 'zone_keys', 'private_key_sealed', 'select') as reads
+         from (select 'palomar_dns_server' as role) as one`,
+    );
+    return rows[0];
+  };
+  await db.raw("grant insert, delete on zones to palomar_dns_server");
+  await db.raw("grant update on messages to palomar_dns_server");
+  await db.raw("grant select (private_key_sealed) on zone_keys to palomar_dns_server");
+  expect(await rights()).toEqual({ deletes: true, updates: true, reads: true });
+  await applyRoles(db);
+  expect(await rights()).toEqual({ deletes: false, updates: false, reads: false });
 });
 
 it("several may apply them at once", async () => {
@@ -297,6 +335,29 @@ describe("with a role for each service", () => {
     expect(failures).toEqual([]);
   });
 
+  it("the name server writes more members of a catalog than one statement takes, and ends rules of feeds", async () => {
+    const { db } = database;
+    const dnsApi = dnsApiOf(addresses.get("dns_api")!, ACCOUNTS);
+    expect((await dnsApi("POST", "/master_zone/pattern.test", zoneBody("pattern.test"))).status).toBe(200);
+    await copyZone("pattern.test", RECORDS_A_STATEMENT + 1);
+    const members = async () => Number((await db("catalog_members").count({ n: "*" }).first())!.n);
+    await eventually(members, (count) => count === RECORDS_A_STATEMENT + 2);
+    await deleteZonesWhere(db, "name like $1", ["%pattern.test"]);
+    await eventually(members, (count) => count === 0);
+
+    const trigger = parseRpzTrigger("qname:bad.example");
+    const action = parseRpzAction("nxdomain");
+    if (!trigger.ok || !action.ok) throw new Error("no rule");
+    const rule = { trigger: trigger.value, action: action.value, expiresAt: new Date() };
+    const added = await addRule(db, named("feed.acme.test"), rule, "test");
+    if (!added.ok) throw new Error(JSON.stringify(added.error));
+    await eventually(
+      () => db("rpz_feeds").first("rules"),
+      ({ rules }) => rules === 0,
+    );
+    expect(failures).toEqual([]);
+  });
+
   it(`mail goes out, bounces, complaints and touches come back`, async () => {
     const mailApi = mailApiOf(addresses.get("mail_api")!, ACCOUNTS);
     const numid = await addCampaign(mailApi, "news@acme.test");
@@ -352,6 +413,13 @@ describe("what a role must not do, it cannot", () => {
     ["dns_server", "select * from users"],
     ["dns_server", "select * from companies"],
     ["dns_server", "delete from resellers"],
+    ["dns_server", "delete from zones"],
+    ["dns_server", "insert into zones (name) values ('made.test')"],
+    ["dns_server", "select private_key_sealed from zone_keys"],
+    ["dns_server", "delete from zone_keys"],
+    ["dns_server", "delete from derived_records"],
+    ["dns_server", "update zone_permissions set name = ''"],
+    ["dns_server", "update rpz_activations set reseller_id = 'acme'"],
     ["dns_server", "update dns_updates set rcode = 0"],
     ["dns_server", "delete from dns_updates"],
     ["dns_api", "select * from contacts"],
@@ -363,12 +431,34 @@ describe("what a role must not do, it cannot", () => {
     ["mail_api", "update instances set archive = true"],
     ["submission", "select * from users"],
     ["submission", "delete from campaigns"],
+    ["submission", "delete from contacts"],
+    ["submission", "delete from events"],
+    ["submission", "delete from messages"],
+    ["submission", "update messages set subject = ''"],
+    ["submission", "select key_sealed from dkim_keys"],
+    ["submission", "select secret_sealed from webhooks"],
     ["delivery", "select * from tsig_keys"],
     ["delivery", "update instances set name = 'x'"],
+    ["delivery", "delete from contacts"],
+    ["delivery", "delete from messages"],
+    ["delivery", "update campaigns set name = 'x'"],
     ["bounce", "select * from companies"],
     ["bounce", "delete from instances"],
+    ["bounce", "delete from contacts"],
+    ["bounce", "delete from events"],
+    ["bounce", "select from batches"],
+    ["bounce", "update messages set subject = ''"],
+    ["bounce", "delete from mailboxes"],
+    ["bounce", "select key_sealed from dkim_keys"],
     ["tracking", "select * from resellers"],
     ["tracking", "select * from users"],
+    ["tracking", "delete from contacts"],
+    ["tracking", "delete from events"],
+    ["tracking", "select from batches"],
+    ["tracking", "update messages set subject = ''"],
+    ["tracking", "delete from webhooks"],
+    ["tracking", "select key_sealed from dkim_keys"],
+    ["tracking", "select dkim_key_sealed from instance_domains"],
     ["console", "create table mine (id int)"],
     ["console", "drop table users"],
     ["dns_server", "update schema_migrations set checksum = ''"],

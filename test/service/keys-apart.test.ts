@@ -256,6 +256,30 @@ it("what a service's key opens, its role may read", async () => {
   }
 });
 
+/** What roles may read sealed, and have no key to: the rest of the row is their business. */
+const READ_SEALED: Readonly<Record<string, readonly string[]>> = {
+  "companies.apikey_sealed": ["console"],
+  "instance_domains.dkim_key_sealed": ["mail-api", "submission", "bounce"],
+  "campaigns.apikey_sealed": ["submission", "delivery", "bounce", "tracking", "console"],
+  "zone_keys.private_key_sealed": ["console"],
+  "mailboxes.password_sealed": ["console"],
+};
+
+it("what a service has no key for, its role may not read sealed either, but for what is told here", async () => {
+  const found: Record<string, string[]> = {};
+  for (const { table, column, purpose } of SEALED_COLUMNS) {
+    for (const service of services.filter((name) => !purposesOf(name).includes(purpose))) {
+      const { db } = attackers.get(service)!;
+      const reads = await queryRows(db, `select ${column} from ${table} limit 1`).then(
+        () => true,
+        (error: { code?: string }) => error.code !== "42501",
+      );
+      if (reads) found[`${table}.${column}`] = [...(found[`${table}.${column}`] ?? []), service];
+    }
+  }
+  expect(found).toEqual(READ_SEALED);
+});
+
 it("no service has the secret, and together they have every purpose but the operator's", () => {
   for (const [service, { keyRing }] of attackers) {
     expect(keyRing.secretCount, service).toBe(0);
