@@ -168,9 +168,9 @@ export async function findWildcardNs(db: Db, zoneId: number, limit: number): Pro
   const rows = await queryRows<{ owner: Buffer }>(
     db,
     // By these types `records_target` has them, in which a zone has few.
-    `select min(owner) as owner from records
+    `select distinct on (owner_key) owner from records
       where zone_id = $1 and type in (2, 15, 33) and type = 2 and substr(owner, 1, 2) = '\\x012a'::bytea
-      group by owner_key order by owner_key limit $2`,
+      order by owner_key limit $2`,
     [zoneId, limit],
   );
   return rows.map(({ owner }) => nameFromStoredWire(owner));
