@@ -138,7 +138,7 @@ function registerParentWords(dnssec: Command, runtime: CommandRuntime): void {
             runtime.note(`nobody says now which DS the parent of ${fqdn} has: does PALOMAR_RESOLVER answer?`);
             runtime.exitWith(1);
           }),
-        (db, { apex }, { scope }) => warnOfParent(db, apex, scope),
+        (db, { apex }, target) => warnOfParent(db, apex, target),
       ),
     );
   dnssec

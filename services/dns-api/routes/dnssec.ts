@@ -116,7 +116,10 @@ const keyChanges: MakeEndpoints = (context) => [
       );
       const details = checked.ok ? showDetails(checked.value) : checked;
       if (!checked.ok || !details.ok) return details;
-      const found = await warnOfParent(context.db, checked.value.zone.apex, scopeOf(caller));
+      const found = await warnOfParent(context.db, checked.value.zone.apex, {
+        scope: scopeOf(caller),
+        token: caller.token,
+      });
       return ok({ ...details.value, ...withWarnings(found, headers) });
     },
   }),

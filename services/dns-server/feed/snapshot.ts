@@ -11,15 +11,16 @@ import type { ZonePublisher } from "./zone-publisher.ts";
 import { type SnapshotZone, ZoneStreamReader } from "./zone-stream.ts";
 import { ZoneTakes } from "./zone-takes.ts";
 
-/** Between two files, while zones change: the writing takes at most one part in so many of the time. */
-const INTERVAL_MS = { least: 10_000, most: 5 * 60_000 } as const;
-const REST_SHARE = 300;
+/** Between two files, while zones change: so many for each MiB. */
+const INTERVAL_MS = { perMebioctet: 1_000, least: 10_000, most: 5 * 60_000 } as const;
 /** An unchanged zone database is written again after this long: the file's age tells how old its zones are. */
 const REFRESH_MS = 60 * 60_000;
 /** A stop waits this long for the last file; the one before is good as well. */
 const STOP_PATIENCE_MS = 4_000;
 /** Nodes that are taken apart in a turn. */
 const COLLECT_NODES = 2_000;
+/** Before all time. */
+const NEVER = 0;
 /** Steps between two looks at the clock, each of which costs as much as a name. */
 const STEPS_A_LOOK = 16;
 
@@ -29,7 +30,7 @@ export interface ZoneDatabaseSnapshotOptions {
   readonly publisher: ZonePublisher;
   /** Who may transfer, which is kept with the zones. */
   readonly access: Pick<AccessFeed, "table" | "sealed" | "restore">;
-  /** For how long nobody has known the zone database to be what the database has; undefined where nobody ever did. */
+  /** For how long nobody has known the zone database to be what the database has; undefined where the database never said. */
   readonly unconfirmedMs: () => number | undefined;
   readonly nowMs: () => number;
   readonly observe: Observe;
@@ -45,7 +46,7 @@ export class ZoneDatabaseSnapshot {
   readonly #stopping = new AbortController();
   #running: Promise<void> = Promise.resolve();
   /** What was kept last: the zone database's changes, the version of the access, and when they were confirmed. */
-  #kept: Kept = { changes: -1, access: undefined, confirmedAtMs: 0 };
+  #kept: Kept = { changes: -1, access: undefined, confirmedAtMs: NEVER };
 
   constructor(options: ZoneDatabaseSnapshotOptions) {
     this.#options = options;
@@ -77,6 +78,7 @@ export class ZoneDatabaseSnapshot {
       const smaller = publisher.leftOut.length > 0 ? publisher.makeRoomForSmaller(await this.#measure()) : undefined;
       if (smaller !== undefined && smaller.size > 0) await this.#loadZones(smaller);
       const ageSeconds = this.#ageSecondsOf(head);
+      this.#kept = this.#now(head.confirmedAtMs);
       if (head.access !== undefined) access.restore(head.access);
       writer.setReady();
       const ms = Math.round(performance.now() - started);
@@ -165,22 +167,28 @@ export class ZoneDatabaseSnapshot {
 
   async #keep(): Promise<void> {
     const { signal } = this.#stopping;
-    const { least, most } = INTERVAL_MS;
+    const { writer } = this.#options;
+    const { perMebioctet, least, most } = INTERVAL_MS;
     for (let waitMs: number = least; !signal.aborted; ) {
       await sleep(waitMs, undefined, { signal, ref: false }).catch(() => {});
-      const startedMs = performance.now();
       if (!signal.aborted) await this.#saveIfNew(() => signal.aborted);
-      waitMs = Math.min(most, Math.max(least, (performance.now() - startedMs) * REST_SHARE));
+      waitMs = Math.min(most, Math.max(least, (writer.usedOctets / 2 ** 20) * perMebioctet));
     }
+  }
+
+  #now(confirmedAtMs: number): Kept {
+    const { publisher, access } = this.#options;
+    return { changes: publisher.changes, access: access.table?.version, confirmedAtMs };
   }
 
   /** @param isTooLate asked now and then while a file is written; the one before then stays */
   async #saveIfNew(isTooLate: () => boolean): Promise<void> {
-    const { publisher, access, unconfirmedMs, nowMs, observe } = this.#options;
+    const { unconfirmedMs, nowMs, observe } = this.#options;
     const ageMs = unconfirmedMs();
-    // What comes from the file, or is of another life of the database, stays as the file has it until it is confirmed.
-    if (ageMs === undefined || publisher.isOfAnotherLife) return;
-    const now = { changes: publisher.changes, access: access.table?.version, confirmedAtMs: nowMs() - ageMs };
+    // What comes from the file and is not confirmed yet is as old as the file said, whatever of it has changed since.
+    const now = this.#now(ageMs === undefined ? this.#kept.confirmedAtMs : nowMs() - ageMs);
+    // Neither from a file nor read whole yet.
+    if (now.confirmedAtMs === NEVER) return;
     const isSame = now.changes === this.#kept.changes && now.access === this.#kept.access;
     if (isSame && now.confirmedAtMs - this.#kept.confirmedAtMs < REFRESH_MS) return;
     try {
@@ -194,7 +202,8 @@ export class ZoneDatabaseSnapshot {
   async #save({ confirmedAtMs }: Kept, isTooLate: () => boolean): Promise<boolean> {
     const { file, writer, publisher, access, observe } = this.#options;
     const started = performance.now();
-    const { life } = publisher;
+    // Ids and versions of another life of the database are believed no more than those of none.
+    const life = publisher.isOfAnotherLife ? "" : publisher.life;
     const images = new ZoneImageMaker(writer);
     const reader = new ZoneDatabaseReader(writer.memory);
     const head = { confirmedAtMs, life, access: access.sealed(), suspended: [...publisher.suspended] };

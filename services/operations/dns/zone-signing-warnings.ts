@@ -18,21 +18,24 @@ const MOST_NAMED = 20;
 export async function signingWarnings(
   db: Db,
   zone: Pick<Zone, "id" | "apex">,
-  { scope, token }: Pick<ZoneTarget, "scope" | "token">,
+  asked: Pick<ZoneTarget, "scope" | "token">,
 ): Promise<Sentence[]> {
   const wildcards = await findWildcardNs(db, zone.id, MOST_NAMED + 1);
-  const mayKnow = (below: HostedZone) => isOfScope(scope, below) && (!token || isForZone(token, zoneName(below.apex)));
   return [
     ...inBounds(wildcards.map((owner) => sentence("wildcard-ns", { owner: formatDomainName(owner) }))),
-    ...(await warnOfParent(db, zone.apex, scope)),
-    ...inBounds(await warnOfChildren(db, zone, mayKnow)),
+    ...(await warnOfParent(db, zone.apex, asked)),
+    ...inBounds(await warnOfChildren(db, zone, (below) => mayKnow(asked, below, below.apex))),
   ];
 }
 
 /** That the zone above, where it is hosted here and signed, and the caller's as well, does not delegate this one. */
-export async function warnOfParent(db: Db, apex: DomainName, scope: ZoneScope): Promise<Sentence[]> {
+export async function warnOfParent(
+  db: Db,
+  apex: DomainName,
+  asked: Pick<ZoneTarget, "scope" | "token">,
+): Promise<Sentence[]> {
   const above = (await findWithParent(db, apex))?.above;
-  if (above?.kind !== "primary" || !isOfScope(scope, above)) return [];
+  if (above?.kind !== "primary" || !mayKnow(asked, above, above.zone.apex)) return [];
   return warnOfDelegation(db, apex, above.zone);
 }
 
@@ -55,12 +58,16 @@ export function isOfScope(scope: ZoneScope, { resellerId, companyId }: ZoneHolde
   return scope.resellerId === undefined || resellerId === scope.resellerId;
 }
 
+function mayKnow({ scope, token }: Pick<ZoneTarget, "scope" | "token">, holder: ZoneHolder, apex: DomainName): boolean {
+  return isOfScope(scope, holder) && (!token || isForZone(token, zoneName(apex)));
+}
+
 async function warnOfChildren(
   db: Db,
   { id, apex }: Pick<Zone, "id" | "apex">,
-  mayKnow: (below: HostedZone) => boolean,
+  isKnown: (below: HostedZone) => boolean,
 ): Promise<Sentence[]> {
-  const children = closestTo(await listZonesBelow(db, apex, MOST_LOOKED_AT)).filter(mayKnow);
+  const children = closestTo(await listZonesBelow(db, apex, MOST_LOOKED_AT)).filter(isKnown);
   const names = new Map(children.flatMap((child) => namesBetween(apex, child.apex)).map((name) => [name.key, name]));
   const records = await readRecordsAt(db, id, [...names.values()]);
   const cuts = new Set(records.filter(({ type }) => type === TYPE.NS).map(({ owner }) => owner.key));

@@ -81,7 +81,7 @@ export async function checkDomain(
   const planned = await planSetup(wants, published, spfLookups(look));
   const checks = await checkCertificate(surroundings, upkeep, { checks: planned, now });
   const isStsLeft = checks.some(({ part }) => part === "mta-sts" || part === "mta-sts-host");
-  if (!isStsLeft && changed.upkeep.stsEndsAt !== null && changed.upkeep.stsEndsAt <= now) await noteStsGone(db, upkeep);
+  if (wants.sts?.isOver && !isStsLeft) await noteStsGone(db, upkeep);
   const linksReady = checks.some(({ part, action }) => part === "tracking" && action === "keep");
   const dueAt = new Date(
     Math.min(now.getTime() + upkeepPolicy.checkSeconds * 1000, step.lookAgainAt?.getTime() ?? Number.POSITIVE_INFINITY),

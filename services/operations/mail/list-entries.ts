@@ -49,6 +49,7 @@ export async function listEntries(
       transaction,
       keys.map((emailKey) => ({ instanceId, emailKey })),
     );
+    await holdContacts(transaction, owner, keys);
     const standings = new Map(await findStandings(transaction, owner, keys));
     const placed = placeAll(standings, entries);
     await changeContacts(transaction, instanceId, placed);
@@ -97,18 +98,27 @@ function placeAll(standings: Map<string, Standing>, entries: readonly Suppressio
   });
 }
 
-/** What is said of contacts, after all of them are locked in one order. */
+/** Locks the contacts among some addresses in one order, and has them take over what was listed while they were being made. */
+async function holdContacts(
+  transaction: Transaction,
+  owner: { readonly instanceId: number },
+  keys: readonly string[],
+): Promise<void> {
+  const { instanceId } = owner;
+  const ids = [...(await findStandings(transaction, owner, keys)).values()].flatMap(({ contact }) => contact?.id ?? []);
+  if (ids.length === 0) return;
+  await lockContacts(
+    transaction,
+    ids.map((id) => ({ instanceId, id })),
+  );
+  await takeOverListed(transaction, instanceId, keys);
+}
+
+/** What is said of contacts, all of which are locked. */
 async function changeContacts(transaction: Transaction, instanceId: number, placed: readonly Placed[]): Promise<void> {
   const ofContacts = placed.flatMap(({ entry, placement, before: { contact } }) =>
     contact !== undefined && placement?.place === "contact" ? [{ entry, placement, contact }] : [],
   );
-  if (ofContacts.length === 0) return;
-  await lockContacts(
-    transaction,
-    ofContacts.map(({ contact: { id } }) => ({ instanceId, id })),
-  );
-  // A row that came while the contact was being made.
-  await takeOverListed(transaction, instanceId, keysOf(ofContacts.map(({ entry }) => entry)));
   for (const { entry, placement, contact } of ofContacts) {
     if (!placement.saysMore) continue;
     const { kind, note, creator } = entry;

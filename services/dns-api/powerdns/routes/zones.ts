@@ -333,16 +333,14 @@ const changing: MakeEndpoints = (context) => [
 const putFields = settingsFields.extend({
   rrsets: z.array(rrsetFields).nullable().optional(),
   name: z.string().nullable().optional(),
-  serial: z.int().nullable().optional(),
   nameservers: z.array(z.string()).nullable().optional(),
 });
 type PutFields = z.output<typeof putFields>;
 
-function findUnchangeable({ name, serial, nameservers }: PutFields, zone: Zone): Refusal | undefined {
+function findUnchangeable({ name, nameservers }: PutFields, zone: Zone): Refusal | undefined {
   if (name && canonical(zone.apex).toLowerCase() !== `${name.toLowerCase().replace(/\.$/, "")}.`) {
     return noMeaning("name", "a zone keeps its name");
   }
-  if (serial && serial !== zone.soa.serial) return noMeaning("serial", "it is set by the SOA among all rrsets");
   if (nameservers && nameservers.length > 0) return noMeaning("nameservers", "they are the NS records at the apex");
   return undefined;
 }

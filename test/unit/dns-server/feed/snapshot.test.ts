@@ -24,10 +24,12 @@ const PATIENCE_MS = 240_000;
 
 let folder: string;
 let observed: string[];
+let unconfirmedMs: number | undefined;
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "palomar-snapshot-"));
   observed = [];
+  unconfirmedMs = 0;
 });
 
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
@@ -73,7 +75,7 @@ function snapshotOf(
     writer,
     publisher,
     access,
-    unconfirmedMs: () => 0,
+    unconfirmedMs: () => unconfirmedMs,
     nowMs: () => nowMs,
     observe,
   });
@@ -122,6 +124,29 @@ it("is too old for a zone when its SOA's EXPIRE has passed", async () => {
   expect((await reload(600_000)).zoneCount).toBe(1);
   expect((await reload(601_000)).zoneCount).toBe(0);
 });
+
+it.each(["first life", "second life"])(
+  "keeps what became of its zones before the database could confirm them, and how old they are: %s",
+  async (life) => {
+    const other = { origin: "other.test.", text: "@ 60 SOA ns h 1 2 3 600 5\n@ 60 NS ns.test.\n" };
+    const wires = [ZONE_WIRE, Buffer.from("\x05other\x04test\0", "latin1")];
+    await snapshotOf(zoneDatabaseOf(SIGNED_ZONE, other), wires).stop(PATIENCE_MS);
+    unconfirmedMs = undefined;
+    const writer = new ZoneDatabaseWriter();
+    const publisher = new ZonePublisher(writer, () => {});
+    const snapshot = snapshotOf(writer, [], NOW_MS + 500_000, publisher);
+    expect(await snapshot.load()).toBe(true);
+    observed = [];
+    await snapshot.stop(PATIENCE_MS);
+    expect(observed).toEqual([]);
+    publisher.follow(life);
+    publisher.withdraw([2]);
+    await snapshot.stop(PATIENCE_MS);
+    expect(observed).toEqual(["snapshot-written"]);
+    expect((await reload(600_000)).zoneCount).toBe(1);
+    expect((await reload(601_000)).zoneCount).toBe(0);
+  },
+);
 
 it("keeps records that are too long for any message", async () => {
   const writer = zoneDatabaseOf(SIGNED_ZONE);
