@@ -122,7 +122,7 @@ function withoutStripped(fields: readonly RawField[], unsubscribe: boolean): Raw
 
 /** `From : a` is obsolete (RFC 5322 §4.5.2): some readers see no field in it. Relaxed signatures cover it either way. */
 function withoutBlankName({ name, raw }: RawField): RawField {
-  return { name, raw: raw.replace(/^([!-9;-~]+)[ \t]+:/, "$1:") };
+  return name === "" ? { name, raw } : { name, raw: raw.slice(0, name.length) + raw.slice(raw.indexOf(":")) };
 }
 
 /** The fields that DKIM signatures cover which the message came with (RFC 6376 §3.5). */

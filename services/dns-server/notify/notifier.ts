@@ -5,6 +5,7 @@ import { type DomainName, formatDomainName, isSubdomain, nameFromStoredWire } fr
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { decodeSoaRdata } from "../../core/dns/soa.ts";
 import type { HostPort } from "../../platform/config/config-values.ts";
+import { localhostAddresses } from "../../platform/lookups/host-addresses.ts";
 import type { Resolver } from "../../platform/lookups/resolver.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -16,8 +17,6 @@ import type { NotifyPolicy } from "./policy.ts";
 import { ServerQueue, type ZoneNews } from "./server-queue.ts";
 
 const DNS_PORT = 53;
-/** Of names that no resolver is asked for (RFC 6761 §6.3). */
-const LOOPBACK: string[] = ["127.0.0.1", "::1"];
 /** What a name has more of is not told: whoever owns the name would have us send to as many strangers. */
 const MOST_ADDRESSES = 8;
 /** The same of a zone's NS set, in addresses: as many servers as an ACL may name. */
@@ -158,7 +157,8 @@ export class Notifier {
 
   async #addressesOf(host: string): Promise<string[]> {
     if (isIP(host)) return [canonicalAddress(host)];
-    if (/(?:^|\.)localhost\.?$/i.test(host)) return LOOPBACK;
+    const local = localhostAddresses(host);
+    if (local.length > 0) return [...local];
     const { resolver } = this.#options;
     const found = await Promise.all([resolver.resolveA(host), resolver.resolveAaaa(host)]);
     const addresses = found.flatMap((lookup) => (lookup.kind === "found" ? lookup.records : []));

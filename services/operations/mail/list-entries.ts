@@ -9,7 +9,7 @@ import {
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
-import { lockAddresses, lockContacts } from "../../store/mail/contacts/contacts.ts";
+import { lockAddresses, lockContactsAt } from "../../store/mail/contacts/contacts.ts";
 import { findStandings } from "../../store/mail/contacts/standings.ts";
 import { addSuppressions, type NewSuppression, type SuppressionOwner } from "../../store/mail/contacts/suppressions.ts";
 import { takeOverListed } from "../../store/mail/contacts/taken-over.ts";
@@ -49,7 +49,9 @@ export async function listEntries(
       transaction,
       keys.map((emailKey) => ({ instanceId, emailKey })),
     );
-    await holdContacts(transaction, owner, keys);
+    await lockContactsAt(transaction, instanceId, keys);
+    // What was listed while they were being made.
+    await takeOverListed(transaction, instanceId, keys);
     const standings = new Map(await findStandings(transaction, owner, keys));
     const placed = placeAll(standings, entries);
     await changeContacts(transaction, instanceId, placed);
@@ -96,22 +98,6 @@ function placeAll(standings: Map<string, Standing>, entries: readonly Suppressio
     standings.set(entry.target.key, placement.after);
     return { entry, before, placement, listed: ok(placement.isNew ? "added" : "changed") };
   });
-}
-
-/** Locks the contacts among some addresses in one order, and has them take over what was listed while they were being made. */
-async function holdContacts(
-  transaction: Transaction,
-  owner: { readonly instanceId: number },
-  keys: readonly string[],
-): Promise<void> {
-  const { instanceId } = owner;
-  const ids = [...(await findStandings(transaction, owner, keys)).values()].flatMap(({ contact }) => contact?.id ?? []);
-  if (ids.length === 0) return;
-  await lockContacts(
-    transaction,
-    ids.map((id) => ({ instanceId, id })),
-  );
-  await takeOverListed(transaction, instanceId, keys);
 }
 
 /** What is said of contacts, all of which are locked. */

@@ -43,13 +43,18 @@ export function makeSocketLookup(surroundings: HostSurroundings): LookupFunction
 }
 
 const HOSTS_FILE = "/etc/hosts";
-const LOOPBACK = ["127.0.0.1", "::1"];
+const LOOPBACK: readonly string[] = ["127.0.0.1", "::1"];
 
-/** What the machine knows without asking anybody: hosts(5), and localhost (RFC 6761 §6.3). */
+/** The addresses of a name that no resolver is asked for; none of other names (RFC 6761 §6.3). */
+export function localhostAddresses(host: string): readonly string[] {
+  return /(?:^|\.)localhost\.?$/i.test(host) ? LOOPBACK : [];
+}
+
+/** What the machine knows without asking anybody: hosts(5), and localhost. */
 async function findLocalAddresses(host: string): Promise<readonly string[]> {
   const name = host.toLowerCase().replace(/\.$/, "");
   const listed = addressesInHostsFile(await readFile(HOSTS_FILE, "utf8").catch(() => ""), name);
-  return listed.length === 0 && /(?:^|\.)localhost$/.test(name) ? LOOPBACK : listed;
+  return listed.length === 0 ? localhostAddresses(name) : listed;
 }
 
 /** @param text of hosts(5): an address and its names a line, comments from `#` on @param name in lower case */

@@ -3,7 +3,8 @@ import type { CampaignName, Contact, ContactOperation, ContactSummary } from "..
 import { type ContactChange, MOST_KIBIBYTES, type Oversized } from "../../../core/mail/contact-input.ts";
 import type { Result } from "../../../core/result.ts";
 import type { Sentence } from "../../../core/sentences.ts";
-import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { lockContactsAt } from "./contacts.ts";
 import { joinGroups } from "./groups.ts";
 import { addMissingContacts } from "./recipients.ts";
 import { removeValidityRows } from "./suppressions.ts";
@@ -155,7 +156,7 @@ export async function saveContacts(
     );
     const keysOfMembers = changes.flatMap(({ address, groups }) => (groups?.length ? [address.key] : []));
     // A statement of its own, so that the next one sees what others made of their groups before.
-    if (keysOfMembers.length > 0) await lockContacts(transaction, instanceId, keysOfMembers);
+    if (keysOfMembers.length > 0) await lockContactsAt(transaction, instanceId, keysOfMembers);
     const oversized = await applyChanges(transaction, instanceId, changes, { created, operation });
     const unmade =
       oversized.size === 0
@@ -214,14 +215,6 @@ export async function findOversized(
 interface OversizedRow {
   emailKey: string;
   oversized: Oversized;
-}
-
-async function lockContacts(transaction: Transaction, instanceId: number, emailKeys: readonly string[]): Promise<void> {
-  await queryRows(
-    transaction,
-    `select from contacts where instance_id = $1 and email_key = any($2) order by email_key for no key update`,
-    [instanceId, emailKeys],
-  );
 }
 
 const CHANGED_FIELDS = "jsonb_strip_nulls(coalesce(contact.fields, '{}') || coalesce(given.fields, '{}'))";

@@ -82,6 +82,19 @@ export async function lockContacts(transaction: Transaction, contacts: readonly 
   );
 }
 
+/** The same of those that an instance has at some addresses. */
+export async function lockContactsAt(
+  transaction: Transaction,
+  instanceId: number,
+  emailKeys: readonly string[],
+): Promise<void> {
+  await queryRows(
+    transaction,
+    `select from contacts where instance_id = $1 and email_key = any($2) order by email_key for no key update`,
+    [instanceId, emailKeys],
+  );
+}
+
 /** A contact, and whose it is. */
 export interface ContactOfInstance {
   readonly instanceId: number;
