@@ -321,7 +321,7 @@ describe("what came back about a message", () => {
     const worker = new BounceWorker(stack.context);
     const story = await eventually(
       () => storyOf(recipient),
-      (told) => told.reports.length > 0,
+      (told) => told.reports.length > 0 && told.events.length > 1,
     );
     await worker.stop();
     const [report] = story.reports;
