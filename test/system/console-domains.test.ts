@@ -152,4 +152,36 @@ describe.skipIf(!hasBrowser)(`sender domains in the console${browserNote}`, () =
     },
     120_000,
   );
+
+  it("keeps what is wanted of a domain, and says until when a withdrawn policy is served", async () => {
+    const { page, complaints, context } = await visit(browser, stack.addresses.console, { width: 390, language: "en" });
+    await signIn(page, stack.credentials.operator);
+    await page.goto(`${stack.addresses.console}/mail/demo/settings/domains?domain=${DOMAIN}`);
+    await page.getByRole("button", { name: /^Propose/ }).click();
+    const dialog = page.getByRole("dialog");
+    const change = async (policy: string, days: string) => {
+      await page.getByRole("button", { name: "Change settings" }).click();
+      await dialog.getByLabel("MTA-STS policy").selectOption(policy);
+      await dialog.getByLabel("Days between new DKIM keys").fill(days);
+      await dialog.getByRole("button", { name: "Save" }).click();
+    };
+    await change("testing", "3");
+    await dialog.getByText("must be at least 7").waitFor();
+    await expectAccessible(page);
+    await expectNoSidewaysScroll(page);
+    await picture(page, "wishes");
+    await dialog.getByLabel("Days between new DKIM keys").fill("90");
+    await dialog.getByLabel("TLS reports").check();
+    await dialog.getByRole("button", { name: "Save" }).click();
+    const facts = page.locator(".facts");
+    await facts.getByText("testing: failures are reported alone").waitFor();
+    await facts.getByText("new keys every 90 days").waitFor();
+    await facts.getByText("come here").waitFor();
+    await page.getByText(`_smtp._tls.${DOMAIN}`).first().waitFor();
+    await change("off", "");
+    await facts.getByText(/^none; the last one is served with mode none until /).waitFor();
+    await facts.getByText("keys change when somebody says so").waitFor();
+    expect(complaints).toEqual([]);
+    await context.close();
+  }, 120_000);
 });

@@ -161,12 +161,14 @@ test("an error there is told to the operator here, and to the client as what it 
 
 test("when the other thread ends, those who wait are told, and the next begins another one", async () => {
   let isStuck = true;
+  const begun = openPromise<void>();
   const { call, large, ports, observed } = makeSides((side) => async () => {
     if (side === "here") throw new TakesLong();
+    begun.resolve();
     return isStuck ? new Promise(() => {}) : ok("again");
   });
   const waiting = call({ text: "" });
-  await vi.waitFor(() => expect(ports).toHaveLength(1));
+  await begun.promise;
   ports[0]!.emit("error", new Error("out of memory"));
   ports[0]!.emit("exit", 1);
   expect(await waiting).toEqual(refuse({ kind: "unavailable" }));

@@ -12,6 +12,7 @@ import { formatNumber, formatTime } from "../../format.ts";
 import { request } from "../../http.ts";
 import { texts } from "../../texts.ts";
 import { instancePath } from "../addresses.ts";
+import { DomainWishes, type Wishes } from "./domain-wishes.tsx";
 
 interface Item {
   readonly part: string;
@@ -32,7 +33,7 @@ interface Key {
   readonly state: "new" | "signing" | "old" | "done";
 }
 
-interface Proposal {
+interface Proposal extends Wishes {
   readonly items: readonly Item[];
   readonly keys: readonly Key[];
   readonly fingerprint: string;
@@ -99,6 +100,7 @@ function ProposedSetup({ instance, domain }: DomainSetupProps) {
             <label>
               <input type="checkbox" checked={flatten} onChange={() => setFlatten(!flatten)} /> {words.flatten}
             </label>
+            <DomainWishes wishes={proposal} path={path} changed={() => void look.run()} />
             <Keys keys={proposal.keys} path={path} reload={proposed.reload} />
             <p class="hint">
               {proposal.checked_at === null ? words.never : words.checkedAt(formatTime(proposal.checked_at))}

@@ -328,6 +328,30 @@ export const mail = {
     noLog: "Nothing was told yet.",
   },
   domains: {
+    wishes: {
+      title: "Settings",
+      change: "Change settings",
+      sts: "MTA-STS policy",
+      stsHint:
+        "Has senders deliver to the domain's exchangers over verified TLS alone. Begin with testing, and read the TLS reports.",
+      stsModes: {
+        off: "none",
+        testing: "testing: failures are reported alone",
+        enforce: "enforce: without verified TLS no mail comes",
+      },
+      stsEnds: (mode: string, time: string) => `${mode}; the last one is served with mode none until ${time}`,
+      tlsReports: "TLS reports",
+      tlsReportsHint: "Senders report once a day how TLS went with mail to the domain.",
+      wanted: "come here",
+      unwanted: "none",
+      trackingHost: "Tracking host",
+      trackingHostHint: "A name below the domain that the links in mail lead to. Empty: that of the deployment.",
+      none: "that of the deployment",
+      rotateDays: "Days between new DKIM keys",
+      rotateDaysHint: "7 to 3,650 days. Empty: keys change when somebody says so.",
+      never: "keys change when somebody says so",
+      days: (days: string) => `new keys every ${days} days`,
+    },
     setup: {
       title: "Set-up",
       hint: "What would make this domain's mail aligned, signed and reported, as differences from what it publishes.",

@@ -331,6 +331,31 @@ export const mail: Texts["mail"] = {
     noLog: "Todavía no se avisó nada.",
   },
   domains: {
+    wishes: {
+      title: "Ajustes",
+      change: "Cambiar ajustes",
+      sts: "Política MTA-STS",
+      stsHint:
+        "Hace que quien envía entregue a los servidores del dominio solo por TLS verificado. Empiece por la prueba y lea los informes de TLS.",
+      stsModes: {
+        off: "ninguna",
+        testing: "prueba: los fallos solo se informan",
+        enforce: "obligatoria: sin TLS verificado no llega correo",
+      },
+      stsEnds: (mode: string, time: string) => `${mode}; la última se sirve con modo none hasta ${time}`,
+      tlsReports: "Informes de TLS",
+      tlsReportsHint: "Quien envía informa una vez al día de cómo fue TLS con el correo al dominio.",
+      wanted: "llegan aquí",
+      unwanted: "ninguno",
+      trackingHost: "Nombre de seguimiento",
+      trackingHostHint:
+        "Un nombre debajo del dominio al que llevan los enlaces del correo. Vacío: el de la instalación.",
+      none: "el de la instalación",
+      rotateDays: "Días entre claves DKIM nuevas",
+      rotateDaysHint: "De 7 a 3.650 días. Vacío: las claves cambian cuando alguien lo pide.",
+      never: "las claves cambian cuando alguien lo pide",
+      days: (days: string) => `claves nuevas cada ${days} días`,
+    },
     setup: {
       title: "Configuración",
       hint: "Lo que haría que el correo de este dominio esté alineado, firmado e informado, como diferencias con lo que publica.",
