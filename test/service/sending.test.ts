@@ -344,7 +344,7 @@ describe("send_many_inline", () => {
     const sizes = sent.flatMap((value) => (Buffer.isBuffer(value) ? value.buffer.byteLength : []));
     storing.mockRestore();
     expect(sizes.length).toBeGreaterThan(0);
-    expect(Math.max(...sizes)).toBeLessThan(2 ** 16);
+    expect(Math.max(...sizes)).toBeLessThan(2 ** 17);
     await stack.call("POST", "/global/", { nombre: "LARGE", valor: "later" });
     expect((await received(body.eeid, email(7))).text?.trim()).toBe(valor);
     const message = await db("messages").where({ eeid: body.eeid }).first("template", "content_octets");
