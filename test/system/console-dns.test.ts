@@ -74,6 +74,11 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await inDialog().getByRole("status").getByText("nothing, because of: names").waitFor();
     await inDialog().getByLabel("TSIG key").selectOption("hmac-sha256");
     await expectAccessible(page);
+    // A day without its time is no moment, and not none either.
+    await inDialog().getByLabel("Expires").pressSequentially("12312040");
+    await inDialog().getByRole("button", { name: "Make a token" }).click();
+    await inDialog().getByRole("alert").getByText("Fill this in.").waitFor();
+    await inDialog().getByLabel("Expires").fill("2040-12-31T09:00");
     await inDialog().getByRole("button", { name: "Make a token" }).click();
     const secret = await inDialog()
       .locator("pre")
@@ -186,6 +191,16 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await page.getByRole("region", { name: "On the wire" }).getByText("192.0.2.20").waitFor();
     await page.getByRole("region", { name: "Stored" }).getByText("192.0.2.20").waitFor();
     await expectAccessible(page);
+  });
+
+  it("keeps in the address what was asked", async () => {
+    await open("/dns/demo/lookup");
+    await page.getByLabel("Name").fill("www.console.example.org");
+    await button("Ask").click();
+    await page.getByRole("region", { name: "On the wire" }).getByText("192.0.2.20").waitFor();
+    await page.reload();
+    await page.getByRole("region", { name: "On the wire" }).getByText("192.0.2.20").waitFor();
+    expect(await page.getByLabel("Name").inputValue()).toBe("www.console.example.org");
   });
 
   it("puts a master file in place after showing what it changes, and says where a wrong one is wrong", async () => {

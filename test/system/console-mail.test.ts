@@ -306,14 +306,25 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     await dialog().getByLabel("When").selectOption("later");
     await dialog().getByLabel("Starts").fill("2040-01-31T09:00");
     await dialog().getByRole("button", { name: "Schedule" }).click();
-    await page.getByText("scheduled").waitFor();
+    await expectToast(page, "The campaign is scheduled");
+    await page.getByText("scheduled", { exact: true }).waitFor();
     await button("Pause").click();
     await page.getByText(/^Paused: /).waitFor();
     await button("Resume").click();
-    await page.getByText("scheduled").waitFor();
+    await page.getByText("scheduled", { exact: true }).waitFor();
     await button("Cancel campaign").click();
+    await dialog().getByRole("button", { name: "Close" }).last().waitFor();
     await dialog().getByRole("button", { name: "Cancel campaign" }).click();
     await page.getByText("cancelled", { exact: true }).first().waitFor();
+  });
+
+  it("filters messages by no moment that is half written, and says so", async () => {
+    await open("/messages");
+    await page.getByText("More filters").click();
+    await page.getByLabel("Accepted from").pressSequentially("12312030");
+    await page.getByRole("textbox", { name: "Words of the subject" }).focus();
+    await page.getByRole("alert").filter({ hasText: "Fill this in." }).waitFor();
+    expect(new URL(page.url()).search).toBe("");
   });
 
   it("writes and schedules a campaign by keyboard alone", async () => {
@@ -353,7 +364,7 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     await press("ArrowRight");
     await type("0900AM");
     await press("Enter");
-    await page.getByText("scheduled").waitFor();
+    await page.getByText("scheduled", { exact: true }).waitFor();
     await tabTo(page, "Cancel campaign");
     await press("Enter");
     await dialog().waitFor();

@@ -52,15 +52,22 @@ export function useForm<V extends FormValues, T>(
   const set = (changes: Partial<ValuesLike<V>>) => setValues((before) => ({ ...before, ...changes }));
   const isFieldProblem = problem?.field !== undefined && shown.current.has(problem.field);
 
+  const refused = (why: Problem, event?: Event) => {
+    setProblem(why);
+    // Once the refusal is drawn.
+    setTimeout(focusRefused, 0, event?.target);
+  };
+
   const submit = async (event?: Event) => {
     event?.preventDefault();
     if (busy) return;
+    const unfinished = unfinishedField(event?.target);
+    if (unfinished !== undefined) return refused(missing(unfinished), event);
     setBusy(true);
     const answer = await send(values).finally(() => setBusy(false));
-    setProblem(answer.ok ? undefined : answer.error);
-    if (answer.ok) done(answer.value, values);
-    // Once the refusal is drawn.
-    else setTimeout(focusRefused, 0, event?.target);
+    if (!answer.ok) return refused(answer.error, event);
+    setProblem(undefined);
+    done(answer.value, values);
   };
 
   return {
@@ -87,6 +94,16 @@ export function useForm<V extends FormValues, T>(
       onChecked: (checked) => set({ [name]: checked } as Partial<ValuesLike<V>>),
     }),
   };
+}
+
+/** The name of a field that holds what is no value, such as a date without its time: it would be read as empty. */
+function unfinishedField(form: EventTarget | null | undefined): string | undefined {
+  if (!(form instanceof HTMLFormElement)) return undefined;
+  return [...form.querySelectorAll("input")].find(({ validity }) => validity.badInput)?.name;
+}
+
+function missing(field: string): Problem {
+  return { status: 400, code: "missing-field", field, values: { field }, message: "", body: undefined };
 }
 
 /** Brings the reader to the field that was refused. */

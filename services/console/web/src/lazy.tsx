@@ -33,10 +33,28 @@ export function lazy<Props extends object>(load: () => Promise<ComponentType<Pro
 /** The server is away, or has a newer release whose files have other names: loading the page anew helps both. */
 function LoadFailed() {
   const { shell } = texts();
+  const [isReachable, setReachable] = useState(false);
+  useEffect(() => void fetchScripts().then(setReachable), []);
   return (
     <EmptyState icon="warning" title={shell.failedToDraw}>
-      <p>{shell.problems.unreachable}</p>
-      <Button onClick={() => location.reload()}>{shell.reload}</Button>
+      <p>{isReachable ? shell.failedToDrawHint : shell.problems.unreachable}</p>
+      <Button onClick={() => void fetchScripts().finally(() => location.reload())}>{shell.reload}</Button>
     </EmptyState>
   );
+}
+
+/**
+ * Fetches the scripts that pages asked for so far. WebKit keeps one that failed as failed, beyond a reload, until somebody
+ * fetches it.
+ * @returns whether all are there
+ */
+async function fetchScripts(): Promise<boolean> {
+  const links = [...document.querySelectorAll<HTMLLinkElement>('link[rel="modulepreload"]')];
+  const found = links.map(({ href }) =>
+    fetch(href, { cache: "reload" }).then(
+      ({ ok }) => ok,
+      () => false,
+    ),
+  );
+  return (await Promise.all(found)).every(Boolean);
 }

@@ -109,7 +109,10 @@ function NotFound() {
   );
 }
 
-/** A page that fails leaves the navigation alone, and the next page gets its chance. */
+/**
+ * A page that fails leaves the navigation alone, and the next page gets its chance; where a script failed that both need,
+ * browsers other than Chromium give it none before the window is loaded anew.
+ */
 function FailureBoundary({ path, children }: { readonly path: string; readonly children: ComponentChildren }) {
   // Whoever has the browser's tools open sees what it was.
   const [error, reset] = useErrorBoundary((failure) => reportError(failure));

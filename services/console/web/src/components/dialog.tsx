@@ -57,13 +57,15 @@ interface FormDialogProps<V extends FormValues> {
   readonly wide?: boolean;
   /** Holds the submission back. */
   readonly disabled?: boolean;
+  /** Of the button that closes it, where what it does is called a cancellation itself. */
+  readonly leaveLabel?: string;
   readonly onClose: () => void;
   readonly children?: ComponentChildren;
 }
 
 /** A form in a dialog, with its refusal above the buttons. */
 export function FormDialog<V extends FormValues>(props: FormDialogProps<V>) {
-  const { title, form, submitLabel, danger, wide, disabled, onClose, children } = props;
+  const { title, form, submitLabel, danger, wide, disabled, leaveLabel, onClose, children } = props;
   return (
     <Dialog title={title} onClose={onClose} {...(wide ? { wide } : {})}>
       <form onSubmit={form.submit} noValidate>
@@ -72,7 +74,7 @@ export function FormDialog<V extends FormValues>(props: FormDialogProps<V>) {
           <ProblemNote problem={form.problem} />
         </div>
         <footer class="dialog-foot">
-          <Button onClick={onClose}>{texts().shell.cancel}</Button>
+          <Button onClick={onClose}>{leaveLabel ?? texts().shell.cancel}</Button>
           <Button submit kind={danger ? "danger" : "primary"} busy={form.busy} disabled={disabled ?? false}>
             {submitLabel}
           </Button>
@@ -90,6 +92,7 @@ interface ConfirmDialogProps {
   readonly danger?: boolean;
   /** Holds the confirmation back. */
   readonly disabled?: boolean;
+  readonly leaveLabel?: string;
   readonly confirm: () => Promise<Answer<unknown>>;
   /** Called when it was confirmed and done. */
   readonly done: () => void;
@@ -99,7 +102,18 @@ interface ConfirmDialogProps {
 
 /** Asks before it does. */
 export function ConfirmDialog(props: ConfirmDialogProps) {
-  const { title, confirmLabel, typed, danger = true, disabled = false, confirm, done, onClose, children } = props;
+  const {
+    title,
+    confirmLabel,
+    typed,
+    danger = true,
+    disabled = false,
+    confirm,
+    done,
+    onClose,
+    children,
+    ...rest
+  } = props;
   const form = useForm({ typed: "" }, confirm, () => {
     onClose();
     done();
@@ -112,6 +126,7 @@ export function ConfirmDialog(props: ConfirmDialogProps) {
       danger={danger}
       disabled={disabled || (typed !== undefined && form.values.typed !== typed)}
       onClose={onClose}
+      {...rest}
     >
       <div>{children}</div>
       {typed !== undefined && (

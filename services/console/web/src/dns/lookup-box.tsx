@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { Button } from "../components/button.tsx";
 import { CheckField, TextField } from "../components/field.tsx";
 import { ProblemNote } from "../components/problem.tsx";
@@ -25,15 +25,33 @@ interface Lookup {
 /** A line of a master file, or its parts. */
 type AnswerRecord = string | (Omit<ZoneRecord, "rr_prio"> & { readonly rr_prio?: string | null });
 
+interface Question {
+  readonly name: string;
+  readonly type: string;
+  readonly dnssec: boolean;
+}
+
+interface LookupBoxProps {
+  readonly first: Question;
+  /** Keeps the question in the page's address; one that comes from there is asked at once. */
+  readonly onAsk?: (question: Question) => void;
+}
+
 /** Asks the name server over the wire, and shows what is stored beside what it says. */
-export function LookupBox({ name }: { readonly name: string }) {
+export function LookupBox({ first, onAsk }: LookupBoxProps) {
   const { lookup: words } = texts().dns;
   const [found, setFound] = useState<Lookup>();
   const form = useForm(
-    { name, type: "A", dnssec: false },
+    { ...first },
     (values) => request<Lookup>("GET", `/lookup${queryOf({ ...values, type: values.type.toUpperCase() })}`),
-    setFound,
+    (answer, asked) => {
+      setFound(answer);
+      onAsk?.(asked);
+    },
   );
+  useEffect(() => {
+    if (onAsk && first.name !== "") form.submit();
+  }, []);
   const types = ["ANY", "SOA", "DNSKEY", ...RECORD_FORMS.map(({ type }) => type)];
   return (
     <div class="lookup">

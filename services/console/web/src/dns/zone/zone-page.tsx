@@ -23,7 +23,7 @@ const TABS = {
   file: FileTab,
   history: HistoryTab,
   dnssec: DnssecTab,
-  lookup: ({ soa }: ZoneTabProps) => <LookupBox name={soa.domain} />,
+  lookup: ({ soa }: ZoneTabProps) => <LookupBox first={{ name: soa.domain, type: "A", dnssec: false }} />,
   settings: SettingsTab,
 } satisfies Readonly<Record<string, FunctionComponent<ZoneTabProps>>>;
 

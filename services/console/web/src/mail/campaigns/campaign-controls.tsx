@@ -62,6 +62,7 @@ export function CampaignControls({ instance, campaign, unsaved, done }: Campaign
         <ConfirmDialog
           title={words.cancel}
           confirmLabel={words.cancel}
+          leaveLabel={texts().shell.close}
           confirm={() => request("POST", instancePath(instance, "campaigns", numid, "cancel"))}
           done={done}
           onClose={() => setCancelling(false)}
@@ -92,8 +93,8 @@ function StartDialog({ instance, campaign, close, done }: StartDialogProps) {
       if (!started.ok && started.error.code === "campaign-changed") done();
       return started;
     },
-    () => {
-      showToast(words.started);
+    (_, { when }) => {
+      showToast(when === "later" ? words.scheduled : words.started);
       close();
       done();
     },

@@ -1,4 +1,4 @@
-import { useCallback } from "preact/hooks";
+import { useCallback, useState } from "preact/hooks";
 import { Badge } from "../../components/badge.tsx";
 import { Button, LinkButton } from "../../components/button.tsx";
 import { ListPage } from "../../components/list-page.tsx";
@@ -130,19 +130,47 @@ function Filters({ query, change }: FiltersProps) {
         <summary>{words.moreFilters}</summary>
         <div class="message-filter-fields">
           {[...TYPED, ...MOMENTS].map((name) => (
-            <label key={name}>
-              <span>{words.filters[name]}</span>
-              <input
-                type={name === "from" || name === "until" ? "datetime-local" : name === "campaign" ? "number" : "text"}
-                value={query[name] ?? ""}
-                spellcheck={false}
-                onChange={({ currentTarget }) => change({ [name]: currentTarget.value.trim() })}
-              />
-            </label>
+            <FilterField
+              key={name}
+              label={words.filters[name]}
+              type={name === "from" || name === "until" ? "datetime-local" : name === "campaign" ? "number" : "text"}
+              value={query[name] ?? ""}
+              change={(value) => change({ [name]: value })}
+            />
           ))}
         </div>
       </details>
     </>
+  );
+}
+
+interface FilterFieldProps {
+  readonly label: string;
+  readonly type: "datetime-local" | "number" | "text";
+  readonly value: string;
+  readonly change: (value: string) => void;
+}
+
+/** A filter that is written; a moment without its date or its time filters nothing, and says so. */
+function FilterField({ label, type, value, change }: FilterFieldProps) {
+  const [isUnfinished, setUnfinished] = useState(false);
+  return (
+    <label>
+      <span>{label}</span>
+      <input
+        {...{ type, value }}
+        spellcheck={false}
+        aria-invalid={isUnfinished}
+        onInput={() => setUnfinished(false)}
+        onBlur={({ currentTarget }) => setUnfinished(currentTarget.validity.badInput)}
+        onChange={({ currentTarget }) => change(currentTarget.value.trim())}
+      />
+      {isUnfinished && (
+        <span class="error" role="alert">
+          {texts().problems.fillIn}
+        </span>
+      )}
+    </label>
   );
 }
 

@@ -94,6 +94,7 @@ function StoryActions({ instance, story, changed }: StoryProps & { readonly chan
             <ConfirmDialog
               title={words.cancelTitle(story.recipient)}
               confirmLabel={words.cancelMessage}
+              leaveLabel={texts().shell.close}
               confirm={() => ask("cancel")}
               done={() => {
                 showToast(words.wasCancelled);

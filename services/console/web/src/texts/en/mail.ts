@@ -579,6 +579,7 @@ export const mail = {
     now: "Now",
     later: "At a moment",
     started: "The campaign was started",
+    scheduled: "The campaign is scheduled",
     pause: "Pause",
     resume: "Resume",
     cancel: "Cancel campaign",

@@ -590,6 +590,7 @@ export const mail: Texts["mail"] = {
     now: "Ahora",
     later: "En un momento dado",
     started: "La campaña se inició",
+    scheduled: "La campaña quedó programada",
     pause: "Pausar",
     resume: "Reanudar",
     cancel: "Cancelar campaña",
