@@ -124,7 +124,7 @@ export class Stack {
 
     const addresses = { ...supervisor.addresses, ...(monitoring ? { metrics: monitoring.url } : {}) };
     const file = new AddressesFile(config.dataDir);
-    file.write(addresses, isWhole);
+    await file.write(addresses, isWhole);
     this.#lifecycle.onStop("addresses.json", () => file.remove());
     if (this.#stopping) return undefined;
     const banner = await composeBanner({ config, addresses, credentials, db });
