@@ -1,5 +1,6 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { withProcessLock } from "../platform/process-lock.ts";
 import type { Addresses, AddressName } from "../platform/service.ts";
 
 /** The listeners that `addresses.json` names, in its order; null where one is off, but for those of {@link OPTIONAL}. */
@@ -32,19 +33,26 @@ export class AddressesFile {
   }
 
   /** @param whole no other stack has a part in the folder, so what the file said before is out of date */
-  write(addresses: Addresses, whole: boolean): void {
+  async write(addresses: Addresses, whole: boolean): Promise<void> {
     this.#own = addresses;
-    this.#store({ ...(whole ? {} : this.#read()), ...addresses });
+    await this.#alone(() => this.#store({ ...(whole ? {} : this.#read()), ...addresses }));
   }
 
   /** Removes what this stack wrote and no other has written over, and the file with the last address. */
-  remove(): void {
-    const left = this.#read();
-    for (const name of LISTED) {
-      if (left[name] === this.#own[name]) delete left[name];
-    }
-    if (Object.values(left).some((address) => address !== null)) this.#store(left);
-    else rmSync(this.#path, { force: true });
+  async remove(): Promise<void> {
+    await this.#alone(() => {
+      const left = this.#read();
+      for (const name of LISTED) {
+        if (left[name] === this.#own[name]) delete left[name];
+      }
+      if (Object.values(left).some((address) => address !== null)) this.#store(left);
+      else rmSync(this.#path, { force: true });
+    });
+  }
+
+  /** No other stack reads or writes it meanwhile. */
+  #alone(work: () => void): Promise<void> {
+    return withProcessLock(`${this.#path}.lock`, work);
   }
 
   #read(): Addresses {

@@ -91,14 +91,14 @@ export class Stack {
     const config = this.#config;
     await lockDataFolder(config, this.#services, this.#lifecycle);
     if (this.#stopping) return undefined;
-    const foundation = this.#layFoundation();
+    // So that the services stop before what they stand on, however far that has come.
+    const foundation = this.#layFoundation().finally(() => this.#lifecycle.onStop("services", () => supervisor.stop()));
     let foundationFailed = false;
     foundation.catch(() => {
       foundationFailed = true;
     });
     const supervisor = new Supervisor({ config, foundation, services: this.#services, logger: this.#logger });
     this.#supervisor = supervisor;
-    this.#lifecycle.onStop("services", () => supervisor.stop());
     const started = supervisor.start();
     // Said at once: nobody looks at it before the database is up to date, which may take minutes.
     started.catch((err) => {
@@ -106,8 +106,7 @@ export class Stack {
       this.#logger.error({ reason: (err as Error).message }, "a service does not start");
     });
     const { databaseUrl, db, credentials } = await foundation;
-    // Registered again, after the database's closers: the services stop before their connections and the server do.
-    this.#lifecycle.onStop("services", () => supervisor.stop());
+    if (this.#stopping) return undefined;
     await started;
     const countingDb = openDb(config.listenDatabaseUrl ?? databaseUrl, { connections: 1, name: "monitoring" });
     this.#lifecycle.onStop("monitoring connection", () => countingDb.destroy());
@@ -125,7 +124,7 @@ export class Stack {
 
     const addresses = { ...supervisor.addresses, ...(monitoring ? { metrics: monitoring.url } : {}) };
     const file = new AddressesFile(config.dataDir);
-    file.write(addresses, isWhole);
+    await file.write(addresses, isWhole);
     this.#lifecycle.onStop("addresses.json", () => file.remove());
     if (this.#stopping) return undefined;
     const banner = await composeBanner({ config, addresses, credentials, db });

@@ -17,7 +17,7 @@ export interface SupervisorOptions {
   /** Services load what they consist of until it is there. */
   readonly foundation: Promise<Foundation>;
   readonly services: readonly ServiceName[];
-  readonly logger: Logger;
+  readonly logger: Pick<Logger, "error">;
 }
 
 /**
@@ -157,34 +157,33 @@ export class Supervisor {
     return [...this.#services.values()].flatMap(({ child }) => child ?? []);
   }
 
+  /** Runs a service until the stop. @returns when it is ready; rejects when it does not start, or is stopped before */
   #startFirst(name: ServiceName): Promise<void> {
     return new Promise((resolve, reject) => {
       const states = { ready: false, hasBeenReady: false };
       const service: Supervised = { name, child: undefined, ...states, startedAt: 0, failures: 0, restarts: 0 };
       this.#services.set(name, service);
-      void this.#supervise(service, { onReady: resolve, onFailed: reject });
+      this.#supervise(service, resolve).catch(reject);
     });
   }
 
-  async #supervise(
-    service: Supervised,
-    first: { readonly onReady: () => void; readonly onFailed: (error: Error) => void },
-  ): Promise<void> {
+  /** Starts again what ends. Never fulfilled: rejects when the service does not start, and when all are stopped. */
+  async #supervise(service: Supervised, onReady: () => void): Promise<never> {
     const { name } = service;
-    for (;;) {
+    while (!this.#stopping) {
       service.startedAt = performance.now();
-      const { code, signal, failure } = await this.#run(service, first.onReady);
+      const { code, signal, failure } = await this.#run(service, onReady);
       service.ready = false;
-      if (this.#stopping) return first.onFailed(new Error("stopped"));
+      if (this.#stopping) break;
       if (!service.hasBeenReady && (signal === null || service.restarts === FIRST_RESTARTS)) {
-        return first.onFailed(new CommandRefused(`${name}: ${failure || `ended with ${signal ?? `status ${code}`}`}`));
+        throw new CommandRefused(`${name}: ${failure || `ended with ${signal ?? `status ${code}`}`}`);
       }
       service.failures = performance.now() - service.startedAt > STEADY_AFTER_MS ? 0 : service.failures + 1;
       this.#options.logger.error({ name, code, signal, failure }, "a service ended and is started again");
       await sleep(Math.min(RESTART_FIRST_MS * 2 ** service.failures, RESTART_MOST_MS));
-      if (this.#stopping) return;
       service.restarts += 1;
     }
+    throw new Error("stopped");
   }
 
   /** Runs a service's process once. @returns when it has ended */

@@ -9,6 +9,8 @@ interface Cost {
 /** About 50 ms and 32 MiB for each attempt. */
 const COST: Cost = { N: 2 ** 15, r: 8, p: 1 };
 const HASH_OCTETS = 32;
+/** Codes of errors about a cost that there cannot be, or that takes too much memory. */
+const NO_COST: readonly (string | undefined)[] = ["ERR_OUT_OF_RANGE", "ERR_CRYPTO_INVALID_SCRYPT_PARAMS"];
 
 /** @returns `scrypt$N$r$p$salt$hash`, so that the cost may rise later without losing anybody (RFC 7914) */
 export async function hashPassword(password: string): Promise<string> {
@@ -27,8 +29,17 @@ export async function passwordMatches(password: string, stored: string): Promise
   const [scheme, N, r, p, salt = "", hash = ""] = stored.split("$");
   const expected = Buffer.from(hash, "base64url");
   if (scheme !== "scrypt" || expected.length !== HASH_OCTETS) return false;
-  const derived = await derive(password, Buffer.from(salt, "base64url"), { N: Number(N), r: Number(r), p: Number(p) });
-  return timingSafeEqual(derived, expected);
+  try {
+    const derived = await derive(password, Buffer.from(salt, "base64url"), {
+      N: Number(N),
+      r: Number(r),
+      p: Number(p),
+    });
+    return timingSafeEqual(derived, expected);
+  } catch (error) {
+    if (NO_COST.includes((error as NodeJS.ErrnoException).code)) return false;
+    throw error;
+  }
 }
 
 function derive(password: string, salt: Buffer, cost: Cost): Promise<Buffer> {

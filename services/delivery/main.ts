@@ -1,6 +1,6 @@
 import { bounceRules } from "../core/mail/bounce/rules.ts";
 import { readPaceReplies } from "../core/mail/pace/replies.ts";
-import { readRetrySchedule } from "../core/mail/retry.ts";
+import { chooseSchedule, type RetrySchedule, readRetryDefaults } from "../core/mail/retry.ts";
 import { AttemptLog } from "../operations/mail/attempt-log.ts";
 import { ContentScanner } from "../operations/mail/content-scan.ts";
 import type { Config } from "../platform/config/config.ts";
@@ -40,10 +40,15 @@ async function begin(lifecycle: Lifecycle, context: ServiceContext): Promise<Add
   bounceRules(); // what is wrong with them ends the start
   const { db, clock, observe, config } = context;
   const policy = readConfigFile("delivery.json", readDeliveryPolicy);
+  const schedule = chooseSchedule(readConfigFile("retry.json", readRetryDefaults), {
+    isSandbox: config.delivery.kind === "sandbox",
+    waitSeconds: config.retrySeconds,
+    giveUpHours: config.giveUpHours,
+  });
   const resolver = await makeResolver(config.resolver);
   const wordings = new WordingsInForce(context);
   lifecycle.onStop("wordings", () => wordings.stop());
-  const worker = await makeWorker(context, { policy, resolver, wordings });
+  const worker = await makeWorker(context, { policy, schedule, resolver, wordings });
   const tlsReports = config.tlsReports ? await tlsReporting(context, policy, resolver) : undefined;
   const campaigns = new CampaignRunner({
     ...context,
@@ -57,7 +62,8 @@ async function begin(lifecycle: Lifecycle, context: ServiceContext): Promise<Add
     onMail: (instanceIds) => worker.wake(instanceIds),
     onStop: () => worker.heedNotice(),
   });
-  const { hostname, giveUpHours } = config;
+  const { hostname } = config;
+  const { giveUpHours } = schedule;
   const tlsReporter = tlsReports && startTlsReporter(tlsReports);
   const reporter = startReporter({ db, clock, observe, hostname, giveUpHours, policy: policy.reports });
   const housekeeping = startHousekeeping(context);
@@ -94,17 +100,16 @@ async function tlsReporting(
 
 interface WorkerParts {
   readonly policy: DeliveryPolicy;
+  readonly schedule: RetrySchedule;
   readonly resolver: Resolver;
   readonly wordings: WordingsInForce;
 }
 
 async function makeWorker(
   context: ServiceContext,
-  { policy, resolver, wordings }: WorkerParts,
+  { policy, schedule, resolver, wordings }: WorkerParts,
 ): Promise<DeliveryWorker> {
   const { config, keyRing, db, clock, observe } = context;
-  const { jitter } = readConfigFile("retry.json", readRetrySchedule);
-  const schedule = { waitSeconds: config.retrySeconds, giveUpHours: config.giveUpHours, jitter };
   // A sandbox has no pace, and a smart host's is not that of those behind it.
   const pace = config.delivery.kind === "mx" ? makePaceKeeper(context, policy, wordings) : undefined;
   return new DeliveryWorker({

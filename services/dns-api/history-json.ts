@@ -10,7 +10,8 @@ import { ok, type Result } from "../core/result.ts";
 import type { ZonePreview } from "../operations/dns/zone-preview.ts";
 import type { RawReply, Sharer } from "../platform/http/endpoint.ts";
 import { tellWarnings } from "../platform/http/problem.ts";
-import { type StreamFor, streamedReply } from "../platform/http/streamed-reply.ts";
+import type { StreamFor } from "../platform/http/stream-places.ts";
+import { streamedReply } from "../platform/http/streamed-reply.ts";
 import type { HistoryEntry, JournalFollower } from "../store/dns/zone-history.ts";
 import { showRecord } from "./record-json.ts";
 

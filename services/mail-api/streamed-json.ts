@@ -1,7 +1,8 @@
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result } from "../core/result.ts";
 import type { RawReply, Sharer } from "../platform/http/endpoint.ts";
-import { type StreamFor, streamedReply } from "../platform/http/streamed-reply.ts";
+import type { StreamFor } from "../platform/http/stream-places.ts";
+import { streamedReply } from "../platform/http/streamed-reply.ts";
 
 /** JSON that is made as it is read. @param write makes texts of it; one at least */
 export async function replyJson(

@@ -2,6 +2,7 @@ import { execFile } from "node:child_process";
 import { createHash, randomUUID } from "node:crypto";
 import { link, mkdir, readFile, rename, unlink, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { ok, type Result, refuse } from "../core/result.ts";
 
@@ -10,6 +11,8 @@ export type ProcessLock = { release(): Promise<void> };
 
 /** The living process that holds a lock. */
 export type LockHolder = { readonly pid: number };
+
+const RETRY_MS = 20;
 
 /**
  * Takes the lock file at `path` for this process, or refuses with the process that holds it. A folder that is not
@@ -29,6 +32,22 @@ export async function acquireProcessLock(path: string): Promise<Result<ProcessLo
     const holder = await livingHolder(found);
     if (holder !== undefined) return refuse(holder);
     if (await replaceStale(path, found, own)) return ok(lockOf(path, own));
+  }
+}
+
+/** Does what takes moments while this process has the lock file at `path`, after whoever has it. @returns what the work does */
+export async function withProcessLock<T>(path: string, work: () => Promise<T> | T): Promise<T> {
+  for (;;) {
+    const lock = await acquireProcessLock(path);
+    if (!lock.ok) {
+      await sleep(RETRY_MS);
+      continue;
+    }
+    try {
+      return await work();
+    } finally {
+      await lock.value.release();
+    }
   }
 }
 

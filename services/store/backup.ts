@@ -13,7 +13,7 @@ import {
 import type { KeyRing } from "../core/key-ring.ts";
 import { writeFrames } from "../platform/backup-file.ts";
 import { type Db, queryRows, type Transaction } from "../platform/postgres/db.ts";
-import { isMigrating } from "../platform/postgres/migrations.ts";
+import { isMigrating, migrateTo } from "../platform/postgres/migrations.ts";
 import { readCatalogue, readSequences } from "./backup-catalogue.ts";
 import { MAX_PIECE_OCTETS, PIECE_HEAD_OCTETS } from "./backup-content.ts";
 import { beginIncarnation, readIncarnation } from "./incarnation.ts";
@@ -137,12 +137,6 @@ async function writePieces(out: Gzip, octets: Buffer): Promise<void> {
   }
 }
 
-/** What a restore needs of the rest of the product. */
-export interface RestoreTools {
-  /** Applies exactly these migrations, in the transaction; gives those that this release does not know. */
-  readonly migrateTo: (transaction: Transaction, migrations: readonly string[]) => Promise<readonly string[]>;
-}
-
 /**
  * Fills an empty database from a backup, in one transaction that ends when all of the backup has been verified: the schema
  * that the backup had, made by our own migrations, then its rows. Every statement is made of the names of that schema; the
@@ -150,15 +144,15 @@ export interface RestoreTools {
  * The caller migrates to its own release afterwards.
  * @throws BackupRefused
  */
-export async function restoreBackup(db: Db, { head, tables, readTail }: BackupContent, tools: RestoreTools) {
-  return db.transaction(async (transaction): Promise<RowCounts> => {
+export async function restoreBackup(db: Db, { head, tables, readTail }: BackupContent): Promise<RowCounts> {
+  return db.transaction(async (transaction) => {
     await transaction.raw(SETTINGS);
     const [known] = await queryRows<{ there: boolean }>(
       transaction,
       "select to_regclass('schema_migrations') is not null as there",
     );
     if (known!.there) throw new BackupRefused({ kind: "not-empty" });
-    const unknown = await tools.migrateTo(transaction, head.migrations);
+    const unknown = await migrateTo(transaction, head.migrations);
     if (unknown.length > 0) throw new BackupRefused({ kind: "newer", migrations: unknown });
     for (const month of head.eventMonths) await transaction.raw("select make_events_month(?::date)", [month]);
     for (const week of head.attemptWeeks ?? []) await transaction.raw("select make_attempts_week(?::date)", [week]);

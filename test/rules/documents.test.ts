@@ -46,6 +46,24 @@ it("the code map has a paragraph for every folder", () => {
   expect(folders.map(({ name }) => name).filter((name) => !map.includes(`**\`${name}/\`**`))).toEqual([]);
 });
 
+it("the files that the READMEs of services name are there", () => {
+  const files = ["bin", "config", "deploy", "docs", "migrations", "services", "test"].flatMap((folder) =>
+    readdirSync(join(packageFolder, folder), { recursive: true, encoding: "utf8" }).map((file) => `/${folder}/${file}`),
+  );
+  const readmes = files.filter((file) => /^\/services\/.*\/README\.md$/.test(file));
+  expect(readmes.length).toBeGreaterThan(10);
+  const missing = readmes.flatMap((readme) =>
+    [...read(readme).matchAll(/`(\w[\w./*-]*\.(?:[cm]?[jt]s|tsx|json|sql|md))`/g)]
+      .map(([, name]) => name!)
+      .filter((name) => {
+        const ending = new RegExp(`/${name.replaceAll(".", "\\.").replaceAll("*", "[^/]*")}$`);
+        return !exists(name) && !files.some((file) => ending.test(file));
+      })
+      .map((name) => `${readme}: ${name}`),
+  );
+  expect(missing).toEqual([]);
+});
+
 it("the page of benchmarks and its charts are made of docs/benchmarks.json", () => {
   const { markdown, charts } = makePage(JSON.parse(read("docs/benchmarks.json")) as Runs);
   expect(read("docs/benchmarks.md")).toBe(markdown);

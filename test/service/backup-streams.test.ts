@@ -5,7 +5,6 @@ import { Writable } from "node:stream";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { queryRows } from "../../services/platform/postgres/db.ts";
-import { migrateTo } from "../../services/platform/postgres/migrations.ts";
 import { restoreBackup, writeBackup } from "../../services/store/backup.ts";
 import { openBackup } from "../../services/store/backup-content.ts";
 import { createEmptyDatabase, createLocalDatabase, type TestDatabase } from "../support/database.ts";
@@ -74,7 +73,7 @@ test("a backup holds little of a table in memory at a time, and so does a restor
     const written = await mostHeldDuring(() => writeBackup(database.db, createWriteStream(file), ABOUT));
     const read = await mostHeldDuring(async () => {
       const content = await openBackup(createReadStream(file), ABOUT.keyRing);
-      expect(await restoreBackup(empty.db, content, { migrateTo })).toMatchObject({ deployment_facts: 100_001 });
+      expect(await restoreBackup(empty.db, content)).toMatchObject({ deployment_facts: 100_001 });
     });
     // Of 100 MB of rows.
     expect({ written, read }).toEqual({ written: expect.toSatisfy(isLittle), read: expect.toSatisfy(isLittle) });

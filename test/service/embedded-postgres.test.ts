@@ -128,6 +128,24 @@ test("several users share one server, and the last one to leave stops it", async
   await expect(serverPid()).rejects.toMatchObject({ code: "ENOENT" });
 });
 
+test("who is refused the database is no user: the last one to leave still stops the server", async () => {
+  const user = await openUser();
+  const url = new URL(user.url);
+  url.pathname = "template1";
+  const template = new Client(url.href);
+  await template.connect();
+  try {
+    // PostgreSQL copies no template that somebody is connected to.
+    await template.query("drop database palomar");
+    await expect(openEmbeddedPostgres({ dataDir, logger })).rejects.toMatchObject({ code: "55006" });
+  } finally {
+    await template.end();
+  }
+  const pid = await serverPid();
+  await user.release();
+  expect(await isProcessAlive(pid)).toBe(false);
+});
+
 test("users that start at once on a new folder share one server; when they leave at once it is stopped", async () => {
   await removeDataDir();
   const opened = await Promise.all(Array.from({ length: 6 }, openUser));

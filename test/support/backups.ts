@@ -8,7 +8,6 @@ import {
 } from "../../services/core/backup-format.ts";
 import type { KeyRing } from "../../services/core/key-ring.ts";
 import type { Db } from "../../services/platform/postgres/db.ts";
-import { migrateTo } from "../../services/platform/postgres/migrations.ts";
 import { restoreBackup, writeBackup } from "../../services/store/backup.ts";
 import { openBackup } from "../../services/store/backup-content.ts";
 
@@ -34,7 +33,7 @@ export async function restoreFrom(
   keyRing: KeyRing,
   edit = (content: BackupContent) => content,
 ) {
-  return restoreBackup(db, edit(await openBackup(streamOf(octets), keyRing)), { migrateTo });
+  return restoreBackup(db, edit(await openBackup(streamOf(octets), keyRing)));
 }
 
 /** A backup cut into its preamble and its frames, to be put together in other ways. */

@@ -10,7 +10,7 @@ import { makeLogger } from "../../platform/observability/logger.ts";
 import { packageVersion } from "../../platform/package-folder.ts";
 import { type Db, openDb } from "../../platform/postgres/db.ts";
 import { openEmbeddedPostgres } from "../../platform/postgres/embedded-postgres.ts";
-import { migrate, migrateTo } from "../../platform/postgres/migrations.ts";
+import { migrate } from "../../platform/postgres/migrations.ts";
 import { type RowCounts, restoreBackup, type WrittenBackup, writeBackup } from "../../store/backup.ts";
 import { openBackup, type VerifiedBackup, verifyBackup } from "../../store/backup-content.ts";
 import { requireDataFolder } from "../data-folder.ts";
@@ -114,7 +114,7 @@ function restore(file: string, runtime: CommandRuntime): Promise<RowCounts> {
   return withSource(file, async (source) => {
     const content = await openBackup(source, keysOf(runtime));
     return withEmptyDatabase(runtime, async (db) => {
-      const rows = await restoreBackup(db, content, { migrateTo });
+      const rows = await restoreBackup(db, content);
       await migrate(db);
       await db.raw("analyze");
       return rows;

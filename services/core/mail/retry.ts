@@ -1,13 +1,26 @@
 /** When a deferred delivery is tried again, and when it is given up (RFC 5321 §4.5.4.1). */
 import { ok, type Result, refuse } from "../result.ts";
 
-/** The data of config/retry.json, or of PALOMAR_RETRY_SECONDS and PALOMAR_GIVE_UP_HOURS. */
+/** What goes for all deliveries of a deployment. */
 export interface RetrySchedule {
   /** Waits after the first, second, … attempt; the last one repeats. At least one. */
   readonly waitSeconds: readonly number[];
   readonly giveUpHours: number;
   /** Largest deviation from a wait, as a fraction of it, so that deferred mail does not come back all at once. */
   readonly jitter: number;
+}
+
+/** The data of config/retry.json. */
+export interface RetryDefaults extends RetrySchedule {
+  /** The waits of a deployment whose mail stays in its sandbox. */
+  readonly sandboxWaitSeconds: readonly number[];
+}
+
+/** What a deployment says of its retries; null where it goes by the defaults. */
+export interface RetrySettings {
+  readonly isSandbox: boolean;
+  readonly waitSeconds: readonly number[] | null;
+  readonly giveUpHours: number | null;
 }
 
 /** What becomes of a delivery that was deferred once more. */
@@ -50,15 +63,32 @@ export function timeLeft(ageMs: number, { giveUpHours }: RetrySchedule): number 
   return giveUpHours * MILLISECONDS_PER_HOUR - ageMs;
 }
 
-/** Check the content of a schedule file. @returns refused with a sentence */
-export function readRetrySchedule(data: unknown): Result<RetrySchedule, string> {
-  const { waitSeconds, giveUpHours, jitter } = (data ?? {}) as Partial<Record<keyof RetrySchedule, unknown>>;
-  if (!Array.isArray(waitSeconds) || waitSeconds.length === 0 || !waitSeconds.every(isPositive)) {
-    return refuse("waitSeconds must be a list of positive numbers");
-  }
+/** The schedule of a deployment: what it says itself goes before the defaults. */
+export function chooseSchedule(
+  { sandboxWaitSeconds, ...defaults }: RetryDefaults,
+  { isSandbox, waitSeconds, giveUpHours }: RetrySettings,
+): RetrySchedule {
+  return {
+    waitSeconds: waitSeconds ?? (isSandbox ? sandboxWaitSeconds : defaults.waitSeconds),
+    giveUpHours: giveUpHours ?? defaults.giveUpHours,
+    jitter: defaults.jitter,
+  };
+}
+
+/** Check the content of config/retry.json. @returns refused with a sentence */
+export function readRetryDefaults(data: unknown): Result<RetryDefaults, string> {
+  const { waitSeconds, sandboxWaitSeconds, giveUpHours, jitter } = (data ?? {}) as Partial<
+    Record<keyof RetryDefaults, unknown>
+  >;
+  if (!isWaits(waitSeconds)) return refuse("waitSeconds must be a list of positive numbers");
+  if (!isWaits(sandboxWaitSeconds)) return refuse("sandboxWaitSeconds must be a list of positive numbers");
   if (!isPositive(giveUpHours)) return refuse("giveUpHours must be a positive number");
   if (typeof jitter !== "number" || !(jitter >= 0 && jitter < 1)) return refuse("jitter must be from 0 to below 1");
-  return ok({ waitSeconds, giveUpHours, jitter });
+  return ok({ waitSeconds, sandboxWaitSeconds, giveUpHours, jitter });
+}
+
+function isWaits(value: unknown): value is readonly number[] {
+  return Array.isArray(value) && value.length > 0 && value.every(isPositive);
 }
 
 function isPositive(value: unknown): value is number {

@@ -117,9 +117,13 @@ export const VARIABLES = {
   PALOMAR_RETRY_SECONDS: variable(
     optional(secondsList),
     null,
-    "waits between delivery attempts; 2,4,8 in the sandbox, else 300,600,1200,2400,3600,7200,14400",
+    "waits between delivery attempts; those of config/retry.json when unset, which has others for the sandbox",
   ),
-  PALOMAR_GIVE_UP_HOURS: variable(wholeNumber(1, 24 * 30), "72", "age at which a delivery is given up"),
+  PALOMAR_GIVE_UP_HOURS: variable(
+    optional(wholeNumber(1, 24 * 30)),
+    null,
+    "age at which a delivery is given up; that of config/retry.json when unset",
+  ),
   PALOMAR_ATTEMPT_RETENTION_DAYS: variable(
     wholeNumber(0, 3_650),
     "30",
@@ -333,9 +337,6 @@ export const FILE_VARIABLES = [
 type ValueOf<V> = V extends Variable<infer T> ? T : never;
 type Values = { -readonly [K in keyof typeof VARIABLES]: ValueOf<(typeof VARIABLES)[K]> };
 
-/** The waits between attempts where PALOMAR_RETRY_SECONDS is unset. */
-const RETRY_SECONDS = { sandbox: [2, 4, 8], real: [300, 600, 1200, 2400, 3600, 7200, 14400] } as const;
-
 /** The whole configuration: built once from the environment, frozen, passed down. */
 export interface Config {
   readonly listen: {
@@ -369,8 +370,10 @@ export interface Config {
   readonly previousSecrets: readonly string[];
   /** The keys of the services that run here; null: all keys are derived from the secret. */
   readonly keys: KeyRing | null;
-  readonly retrySeconds: readonly number[];
-  readonly giveUpHours: number;
+  /** Waits between delivery attempts; null: as `config/retry.json` has them. */
+  readonly retrySeconds: readonly number[] | null;
+  /** Age at which a delivery is given up; null: that of `config/retry.json`. */
+  readonly giveUpHours: number | null;
   /** 0: attempts are not kept. */
   readonly attemptRetentionDays: number;
   readonly hardBouncesToInvalidate: number;
@@ -584,7 +587,7 @@ function arrange(v: Values): Config {
     secret: v.PALOMAR_SECRET,
     previousSecrets: v.PALOMAR_SECRET_PREVIOUS,
     keys: v.PALOMAR_KEYS,
-    retrySeconds: v.PALOMAR_RETRY_SECONDS ?? (sandbox ? RETRY_SECONDS.sandbox : RETRY_SECONDS.real),
+    retrySeconds: v.PALOMAR_RETRY_SECONDS,
     giveUpHours: v.PALOMAR_GIVE_UP_HOURS,
     attemptRetentionDays: v.PALOMAR_ATTEMPT_RETENTION_DAYS,
     hardBouncesToInvalidate: v.PALOMAR_HARD_BOUNCES_TO_INVALIDATE,

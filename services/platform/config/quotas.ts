@@ -4,7 +4,7 @@ import { bySchema, readConfigFile } from "./config-file.ts";
 
 /**
  * The content of config/quotas.json: what a company and a reseller may have unless the database says otherwise for one of
- * them. `octets` are of the zone database (2 GiB in all); a name that is absent has no bound.
+ * them. `octets` are of the zone database (`PALOMAR_DNS_MEMORY` in all); a name that is absent has no bound.
  */
 const limits = z
   .partialRecord(z.enum(QUOTA_NAMES), z.int().min(0))

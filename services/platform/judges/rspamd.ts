@@ -41,19 +41,18 @@ export async function startRspamd(
   await writeFile(file, configuration({ port, nameserver, suffixes: suffixes ?? "$SHAREDIR/effective_tld_names.dat" }));
   const folders = ["DBDIR", "RUNDIR", "LOGDIR", "LOCAL_CONFDIR"].map((name) => `--var=${name}=${folder}`);
   const child = spawn("rspamd", ["-f", "-i", "-c", file, ...folders], { env: { PATH: PROGRAM_PATH }, stdio: "ignore" });
+  const gone = new AbortController();
   const ended = new Promise<void>((resolve) => child.once("error", () => resolve()).once("exit", () => resolve()));
+  void ended.then(() => gone.abort());
   const url = `http://127.0.0.1:${port}`;
   const stop = async () => {
     child.kill("SIGTERM");
     const killed = sleep(5_000, undefined, { ref: false }).then(() => child.kill("SIGKILL"));
     await Promise.race([ended, killed]);
   };
-  for (let waitedMs = 0; !(await answers(url)); waitedMs += 200) {
-    if (waitedMs > START_MS || child.exitCode !== null) {
-      await stop();
-      throw new Error("rspamd does not start");
-    }
-    await sleep(200);
+  if (!(await answersBefore(AbortSignal.any([gone.signal, AbortSignal.timeout(START_MS)]), url))) {
+    await stop();
+    throw new Error("rspamd does not start");
   }
   return { judge: (mail) => judge(url, mail), stop };
 }
@@ -91,10 +90,18 @@ worker "normal" { bind_socket = "127.0.0.1:${port}"; count = 1; }
 ${OFF.map((name) => `${name} { enabled = false; }\n`).join("")}`;
 }
 
-async function answers(url: string): Promise<boolean> {
+async function answersBefore(end: AbortSignal, url: string): Promise<boolean> {
+  while (!end.aborted) {
+    if (await answers(url, end)) return true;
+    await sleep(200, undefined, { signal: end }).catch(() => {});
+  }
+  return false;
+}
+
+async function answers(url: string, signal: AbortSignal): Promise<boolean> {
   try {
     const { request } = await import("undici");
-    const { statusCode, body } = await request(`${url}/ping`, { headersTimeout: 2_000 });
+    const { statusCode, body } = await request(`${url}/ping`, { headersTimeout: 2_000, signal });
     await body.dump();
     return statusCode === 200;
   } catch {

@@ -132,17 +132,19 @@ async function joinUsers(cluster: Cluster, server: PostgresServer): Promise<Atta
   });
   connection.on("error", () => {}); // "end" follows, and says the same
   const lost = new Promise<void>((resolve) => connection.once("end", resolve));
+  let isUser = false;
   try {
     await connection.connect();
     if (await ask(connection, "select pg_try_advisory_lock_shared($1) as answer")) {
       await createDatabase(connection);
-      return { cluster, server, connection, lost };
+      isUser = true;
     }
   } catch (error) {
     if (!isConnectionLoss(error)) throw error;
+  } finally {
+    if (!isUser) await connection.end();
   }
-  await connection.end();
-  return undefined;
+  return isUser ? { cluster, server, connection, lost } : undefined;
 }
 
 async function ask(connection: Client, question: string): Promise<boolean> {

@@ -1,9 +1,10 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { CommandRefused } from "../../../services/cli/command-errors.ts";
-import { type Foundation, Supervisor } from "../../../services/cli/supervisor.ts";
+import { type Foundation, Supervisor, type SupervisorOptions } from "../../../services/cli/supervisor.ts";
 import { KeyRing } from "../../../services/core/key-ring.ts";
 import { loadConfig } from "../../../services/platform/config/config.ts";
 import { makeLogger } from "../../../services/platform/observability/logger.ts";
@@ -38,14 +39,17 @@ const FOUNDATION = Promise.resolve<Foundation>({
   keyRing: KeyRing.ofSecret("a secret for tests only"),
 });
 
-function makeSupervisor(foundation = FOUNDATION): Supervisor {
+function makeSupervisor(
+  foundation = FOUNDATION,
+  logger: SupervisorOptions["logger"] = makeLogger("test", "silent"),
+): Supervisor {
   const config = loadConfig({});
   if (!config.ok) throw new Error(config.error.join("\n"));
   return new Supervisor({
     config: config.value,
     foundation,
     services: ["tracking"],
-    logger: makeLogger("test", "silent"),
+    logger,
   });
 }
 
@@ -96,4 +100,20 @@ test("processes load before the database is there, and end when it does not come
   refuse(new Error("no database"));
   await expect(start).rejects.toThrow("no database");
   expect(() => process.kill(Number(pid), 0)).toThrow("ESRCH");
+});
+
+test("a start that is stopped between two tries ends", async () => {
+  writeFileSync(standIn, `#!${node}\nprocess.kill(process.pid, "SIGKILL");`, { mode: 0o700 });
+  process.execPath = standIn;
+  const ends: unknown[] = [];
+  const supervisor = makeSupervisor(FOUNDATION, { error: (end: unknown) => ends.push(end) });
+  const start = supervisor.start();
+  start.catch(() => {});
+  await eventually(
+    async () => ends,
+    ({ length }) => length > 0,
+  );
+  await supervisor.stop();
+  const patience = sleep(5_000, undefined, { ref: false });
+  await expect(Promise.race([start, patience])).rejects.toThrow("stopped");
 });

@@ -1,18 +1,32 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { decideRetry, nextAttempt, readRetrySchedule } from "../../../../services/core/mail/retry.ts";
+import { chooseSchedule, decideRetry, nextAttempt, readRetryDefaults } from "../../../../services/core/mail/retry.ts";
 
 const data: unknown = JSON.parse(readFileSync(new URL("../../../../config/retry.json", import.meta.url), "utf8"));
+const shipped = {
+  waitSeconds: [300, 600, 1200, 2400, 3600, 7200, 14400],
+  sandboxWaitSeconds: [2, 4, 8],
+  giveUpHours: 72,
+  jitter: 0.1,
+};
 const schedule = { waitSeconds: [300, 600, 1200], giveUpHours: 72, jitter: 0.1 };
 const middle = () => 0.5;
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
 test("the shipped schedule is lawful, and is the documented default", () => {
-  expect(readRetrySchedule(data)).toEqual({
-    ok: true,
-    value: { waitSeconds: [300, 600, 1200, 2400, 3600, 7200, 14400], giveUpHours: 72, jitter: 0.1 },
-  });
+  expect(readRetryDefaults(data)).toEqual({ ok: true, value: shipped });
+});
+
+const UNSET = { isSandbox: false, waitSeconds: null, giveUpHours: null };
+
+test.each([
+  [UNSET, shipped.waitSeconds, 72],
+  [{ ...UNSET, isSandbox: true }, [2, 4, 8], 72],
+  [{ ...UNSET, waitSeconds: [1] }, [1], 72],
+  [{ isSandbox: true, waitSeconds: [1], giveUpHours: 24 }, [1], 24],
+])("a deployment that says %j", (settings, waitSeconds, giveUpHours) => {
+  expect(chooseSchedule(shipped, settings)).toEqual({ waitSeconds, giveUpHours, jitter: 0.1 });
 });
 
 test.each([
@@ -46,13 +60,15 @@ test.each([
 test.each([
   null,
   {},
-  { ...schedule, waitSeconds: [] },
-  { ...schedule, waitSeconds: [0] },
-  { ...schedule, waitSeconds: ["300"] },
-  { ...schedule, giveUpHours: -1 },
-  { ...schedule, giveUpHours: Number.POSITIVE_INFINITY },
-  { ...schedule, jitter: 1 },
-  { ...schedule, jitter: Number.NaN },
+  schedule,
+  { ...shipped, waitSeconds: [] },
+  { ...shipped, waitSeconds: [0] },
+  { ...shipped, waitSeconds: ["300"] },
+  { ...shipped, sandboxWaitSeconds: [-2] },
+  { ...shipped, giveUpHours: -1 },
+  { ...shipped, giveUpHours: Number.POSITIVE_INFINITY },
+  { ...shipped, jitter: 1 },
+  { ...shipped, jitter: Number.NaN },
 ])("%j is no schedule", (unlawful) => {
-  expect(readRetrySchedule(unlawful).ok).toBe(false);
+  expect(readRetryDefaults(unlawful).ok).toBe(false);
 });

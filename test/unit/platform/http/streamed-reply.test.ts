@@ -2,7 +2,8 @@ import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import type { RawReply } from "../../../../services/platform/http/endpoint.ts";
-import { exportReply, type StreamFor, streamedReply } from "../../../../services/platform/http/streamed-reply.ts";
+import type { StreamFor } from "../../../../services/platform/http/stream-places.ts";
+import { exportReply, streamedReply } from "../../../../services/platform/http/streamed-reply.ts";
 
 /** What makes pieces, how often it was asked to, and whether what it made was ended. */
 function piecesOf(texts: readonly string[]) {
@@ -112,6 +113,39 @@ describe("streamedReply", () => {
     expect(state).toEqual({ made: 2, ended: false });
     bodies.push((reply.ok && reply.value?.body) as Readable);
     expect(await Promise.all(bodies.map(textOf))).toEqual(["abcd", "abcd"]);
+  });
+
+  it("keeps a place that became free for who waited, and gives it back when the reply has become small or fails", async () => {
+    const bodies: Readable[] = [];
+    for (let stream = 0; stream < 2; stream += 1) bodies.push((await replyOf(["abc", "d"]))?.body as Readable);
+    const ends: (() => AsyncGenerator<string>)[] = [
+      async function* () {
+        yield "ab";
+      },
+      async function* () {
+        yield "a";
+        throw new Error("the database is away");
+      },
+      piecesOf(["abc", "d"]).makePieces,
+    ];
+    const settled: string[] = [];
+    const waiting = ends.map((makeAgain, index) => {
+      const makings = [piecesOf(["abc", "d"]).makePieces, makeAgain];
+      const options = { ...SMALL, patienceMs: 10_000 };
+      const reply = streamedReply("text/plain", () => makings.shift()!(), A, options);
+      return reply.finally(() => settled.push(`${index}`));
+    });
+    const failing = expect(waiting[1]).rejects.toThrow("away");
+    await sleep(100);
+    expect(settled).toEqual([]);
+    await textOf(bodies.pop());
+    expect(await streamedReply("text/plain", piecesOf(["abc", "d"]).makePieces, A, SMALL)).toMatchObject({ ok: false });
+    expect(await waiting[0]).toMatchObject({ ok: true, value: { body: "ab" } });
+    await failing;
+    const last = await waiting[2]!;
+    bodies.push((last.ok && last.value?.body) as Readable);
+    expect(await Promise.all(bodies.map(textOf))).toEqual(["abcd", "abcd"]);
+    expect(settled).toEqual(["0", "1", "2"]);
   });
 
   it("refuses at once what is not to wait, also while others of the caller do", async () => {
