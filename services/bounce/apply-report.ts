@@ -27,8 +27,8 @@ interface HeldReport {
 /**
  * Reads the report in a message and counts it, in the transaction that ends the message's way. It is unpacked before the
  * transaction: that may take its time.
- * @returns "lease-lost": another worker has it, nothing was kept; "put-off": whether it is signed cannot be told for now, and
- * it comes again when its lease has ended
+ * @returns "lease-lost": another worker has it, nothing was kept; "put-off": whether it is signed cannot be told for now, it
+ * is still held and is to come again later
  */
 export async function applyReport(
   { db, keyRing, clock, observe }: Pick<ServiceContext, "db" | "keyRing" | "clock" | "observe">,

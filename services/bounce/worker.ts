@@ -11,6 +11,7 @@ import {
   finishInboundMessage,
   type LeasedInboundMessage,
   leaseInboundMessages,
+  putOffInboundMessage,
   quarantineInboundMessage,
   RECIPIENT_CLASSES,
   releaseInboundMessage,
@@ -48,6 +49,8 @@ const TRIM_MESSAGES = 5_000;
 const TRIM_OCTETS = 64 * 2 ** 20;
 /** A message that kept its workers from finishing this often is put aside. */
 const MOST_ATTEMPTS = 5;
+/** After so many seconds whoever signed a report is asked for the key again, by attempts made; the last one goes without. */
+const PUT_OFF_SECONDS = [60, 300, 900, 3_600];
 
 /** Understands what came back and applies it, a message in a transaction; any number of workers may run. */
 export class BounceWorker {
@@ -158,6 +161,9 @@ export class BounceWorker {
     const held = { message, owner: this.#owner, nextSample: this.#nextSample, isSignedBy: this.#isSignedBy, isLast };
     const done = await inSpan("apply report", { kind: "consumer" }, () => applyReport(this.#context, held));
     if (done === "counted") this.#countKept(message);
+    if (done !== "put-off") return;
+    const seconds = PUT_OFF_SECONDS[message.attempts - 1]!;
+    await putOffInboundMessage(this.#context.db, { id: message.id, owner: this.#owner, seconds });
   }
 
   #countKept({ octets }: LeasedInboundMessage): void {
