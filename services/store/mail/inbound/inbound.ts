@@ -40,14 +40,17 @@ export interface LeasedInboundMessage {
 
 /**
  * Stores a message once for each of its recipients; durable when it returns.
- * @returns how many were left out because there are enough about their delivery
+ * @returns those that were left out because there are enough about their delivery
  */
-export async function addInboundMessages(db: Db, messages: readonly NewInboundMessage[]): Promise<number> {
+export async function addInboundMessages<Message extends NewInboundMessage>(
+  db: Db,
+  messages: readonly Message[],
+): Promise<Message[]> {
   return db.transaction(async (transaction) => {
-    let leftOut = 0;
+    const leftOut: Message[] = [];
     // One by one: a message for each of a hundred recipients could be more than a statement holds.
     for (const message of messages) {
-      if (await isEnough(transaction, message)) leftOut += 1;
+      if (await isEnough(transaction, message)) leftOut.push(message);
       else {
         await transaction("inbound_messages")
           .insert(rowOf(message))
