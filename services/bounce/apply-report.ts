@@ -7,8 +7,9 @@ import { readReportMessage } from "../operations/mail/reports/read-report.ts";
 import type { IsSignedBy } from "../platform/lookups/dkim-signature.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import { finishInboundMessage, type LeasedInboundMessage } from "../store/mail/inbound/inbound.ts";
-import { finishUnexplained, type UnexplainedSample } from "../store/mail/inbound/inbound-retention.ts";
+import { finishUnexplained } from "../store/mail/inbound/inbound-retention.ts";
 import { inTransaction } from "../store/transactions.ts";
+import type { NextSample } from "./intake.ts";
 
 /** Sources that an observation names; the others are in the database. */
 const MOST_NAMED = 20;
@@ -17,8 +18,8 @@ const MOST_NAMED = 20;
 interface HeldReport {
   readonly message: LeasedInboundMessage;
   readonly owner: string;
-  /** Where it counts for nothing, what is noted of it. */
-  readonly nextSample: () => Promise<UnexplainedSample | undefined>;
+  /** Where it counts for nothing, what is noted of it; the same each time that it is asked. */
+  readonly nextSample: NextSample;
   readonly isSignedBy: IsSignedBy;
   /** It is not looked up again whether it is signed. */
   readonly isLast: boolean;
@@ -27,8 +28,8 @@ interface HeldReport {
 /**
  * Reads the report in a message and counts it, in the transaction that ends the message's way. It is unpacked before the
  * transaction: that may take its time.
- * @returns "lease-lost": another worker has it, nothing was kept; "put-off": whether it is signed cannot be told for now, and
- * it comes again when its lease has ended
+ * @returns "lease-lost": another worker has it, nothing was kept; "put-off": whether it is signed cannot be told for now, it
+ * is still held and is to come again later
  */
 export async function applyReport(
   { db, keyRing, clock, observe }: Pick<ServiceContext, "db" | "keyRing" | "clock" | "observe">,

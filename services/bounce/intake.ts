@@ -46,11 +46,11 @@ export function aboutOf(target: InboundTarget): number | string {
   return "reportAddress" in target ? target.reportAddress : target.feedbackAddress;
 }
 
-/**
- * Says of one message after another what is noted of it in the sample of what was not understood: nothing, once there
- * were enough in this hour.
- */
-export function makeSampler({ unexplained }: InboundPolicy): () => Promise<UnexplainedSample | undefined> {
+/** Says what is noted of the next message in the sample of what was not understood; undefined: nothing. */
+export type NextSample = () => Promise<UnexplainedSample | undefined>;
+
+/** Of one message after another; nothing is noted once there were enough in this hour. */
+export function makeSampler({ unexplained }: InboundPolicy): NextSample {
   const { messagesPerHour, messages, octetsOfMessage } = unexplained;
   const limiter = new RateLimiterMemory({ points: messagesPerHour, duration: 3_600 });
   return () =>
@@ -58,6 +58,15 @@ export function makeSampler({ unexplained }: InboundPolicy): () => Promise<Unexp
       () => ({ messages, octetsOfMessage }),
       () => undefined,
     );
+}
+
+/** Asks for one message, once, in a transaction that may run more often than that. */
+export function askedOnce(next: NextSample): NextSample {
+  let asked: ReturnType<NextSample> | undefined;
+  return () => {
+    asked ??= next();
+    return asked;
+  };
 }
 
 /**
@@ -68,7 +77,7 @@ export class Intake {
   readonly #context: ServiceContext;
   readonly #admission: Admission;
   readonly #policy: InboundPolicy;
-  readonly #nextSample: () => Promise<UnexplainedSample | undefined>;
+  readonly #nextSample: NextSample;
   #lastJudged: Promise<unknown> = Promise.resolve();
   #judging = 0;
 
@@ -107,13 +116,14 @@ export class Intake {
       ...row,
       perDelivery: isLimited && !row.isReport ? this.#policy[classOfRow(row)].perDelivery : undefined,
     }));
-    const leftOut = await addInboundMessages(db, limited);
-    if (leftOut > 0) observe({ kind: "inbound-dropped", recipientClass: classOfRow(rows[0]!), reason: "delivery" });
-    else {
-      for (const row of rows) {
+    const leftOut = new Set(await addInboundMessages(db, limited));
+    for (const row of limited) {
+      const recipientClass = classOfRow(row);
+      if (leftOut.has(row)) observe({ kind: "inbound-dropped", recipientClass, reason: "delivery" });
+      else {
         const about = row.deliveryId ?? row.aboutDeliveryId ?? row.feedbackAddress!;
         const { clientAddress } = message;
-        await this.#admission.countStored(classOfRow(row), { about, octets: row.octets.length, clientAddress });
+        await this.#admission.countStored(recipientClass, { about, octets: row.octets.length, clientAddress });
       }
     }
     if (judged?.unexplained !== undefined) {

@@ -11,6 +11,7 @@ import {
   finishInboundMessage,
   type LeasedInboundMessage,
   leaseInboundMessages,
+  putOffInboundMessage,
   quarantineInboundMessage,
   RECIPIENT_CLASSES,
   releaseInboundMessage,
@@ -20,7 +21,6 @@ import {
   finishUnexplained,
   purgeInboundMessages,
   trimInboundMessages,
-  type UnexplainedSample,
 } from "../store/mail/inbound/inbound-retention.ts";
 import { MachineAway } from "../store/mail/machines.ts";
 import { findDelivery } from "../store/mail/queue/deliveries.ts";
@@ -29,7 +29,7 @@ import { findTraceParent } from "../store/mail/sends/trace-parents.ts";
 import { inTransaction } from "../store/transactions.ts";
 import { applyFinding, deliveryOf } from "./apply.ts";
 import { applyReport } from "./apply-report.ts";
-import { makeSampler, type UnexplainedReason } from "./intake.ts";
+import { askedOnce, makeSampler, type NextSample, type UnexplainedReason } from "./intake.ts";
 import { type InboundPolicy, loadInboundPolicy } from "./policy.ts";
 
 const LEASE_SECONDS = 120;
@@ -48,6 +48,8 @@ const TRIM_MESSAGES = 5_000;
 const TRIM_OCTETS = 64 * 2 ** 20;
 /** A message that kept its workers from finishing this often is put aside. */
 const MOST_ATTEMPTS = 5;
+/** After so many seconds whoever signed a report is asked for the key again, by attempts made; the last one goes without. */
+const PUT_OFF_SECONDS = [60, 300, 900, 3_600];
 
 /** Understands what came back and applies it, a message in a transaction; any number of workers may run. */
 export class BounceWorker {
@@ -56,7 +58,7 @@ export class BounceWorker {
   /** What is about deliveries, and beside it the reports about sender domains: neither waits for the other. */
   readonly #works: readonly RepeatedWork[];
   readonly #policy: InboundPolicy;
-  readonly #nextSample: () => Promise<UnexplainedSample | undefined>;
+  readonly #nextSample: NextSample;
   readonly #isSignedBy: IsSignedBy;
   #purgedAtMs = Number.NEGATIVE_INFINITY;
   #trimmedAtMs = Number.NEGATIVE_INFINITY;
@@ -155,9 +157,13 @@ export class BounceWorker {
 
   async #applyReport(message: LeasedInboundMessage): Promise<void> {
     const isLast = message.attempts >= MOST_ATTEMPTS;
-    const held = { message, owner: this.#owner, nextSample: this.#nextSample, isSignedBy: this.#isSignedBy, isLast };
+    const nextSample = askedOnce(this.#nextSample);
+    const held = { message, owner: this.#owner, nextSample, isSignedBy: this.#isSignedBy, isLast };
     const done = await inSpan("apply report", { kind: "consumer" }, () => applyReport(this.#context, held));
     if (done === "counted") this.#countKept(message);
+    if (done !== "put-off") return;
+    const seconds = PUT_OFF_SECONDS[message.attempts - 1]!;
+    await putOffInboundMessage(this.#context.db, { id: message.id, owner: this.#owner, seconds });
   }
 
   #countKept({ octets }: LeasedInboundMessage): void {
@@ -166,49 +172,61 @@ export class BounceWorker {
   }
 
   async #apply(message: LeasedInboundMessage, phrases: Phrases): Promise<void> {
-    const { db, keyRing, config, clock, observe } = this.#context;
+    const { db, keyRing, config, clock } = this.#context;
     const finding = await interpretOrPoison(message.octets, phrases);
     const at = new Date(clock.nowMs());
     const delivery = deliveryOf(message, finding, { keyRing, now: at });
     const { hardBouncesToInvalidate } = config;
     const parent = async () => ({ traceparent: await findTraceParent(db, delivery?.deliveryId) });
-    let done: Done = "unidentified";
+    const nextSample = askedOnce(this.#nextSample);
     const apply = async (transaction: Transaction) => {
-      done = await applyFinding(transaction, finding, {
+      const done = await applyFinding(transaction, finding, {
         ...{ delivery, at, hardBouncesToInvalidate, octets: message.octets },
       });
+      const became = { done, deliveryId: delivery?.deliveryId, nextSample };
       // Last, as an erasure comes to the reports about somebody after all else that a finding changes.
-      if (!(await this.#finish(transaction, message, finding, { done, deliveryId: delivery?.deliveryId }))) {
-        throw new LeaseLost();
-      }
-      const failed = finding.results.filter(isFailure);
-      observe({
-        ...{ kind: "inbound-applied", level: "info", id: message.id, finding: finding.kind, consequence: done },
-        // Without the recipients: the delivery tells who it was, for as long as anybody may know.
-        ...{ deliveryId: delivery?.deliveryId, bounces: failed.map(({ hard, reason }) => ({ hard, reason })) },
-      });
+      if (!(await this.#finish(transaction, message, finding, became))) throw new LeaseLost();
+      return done;
     };
-    await inSpan("apply bounce", { kind: "consumer", parent }, () => inTransaction(db, apply));
-    const unexplained = unexplainedReason(finding, done);
+    await inSpan("apply bounce", { kind: "consumer", parent }, async () => {
+      const done = await inTransaction(db, apply);
+      this.#tell(message, finding, { done, deliveryId: delivery?.deliveryId });
+    });
+  }
+
+  /** Counts a message, and tells of it, once what it says has been committed. */
+  #tell(
+    message: LeasedInboundMessage,
+    finding: Finding,
+    { done, deliveryId }: { readonly done: Done; readonly deliveryId: number | undefined },
+  ): void {
+    const { observe } = this.#context;
+    const failed = finding.results.filter(isFailure);
+    observe({
+      ...{ kind: "inbound-applied", level: "info", id: message.id, finding: finding.kind, consequence: done },
+      // Without the recipients: the delivery tells who it was, for as long as anybody may know.
+      ...{ deliveryId, bounces: failed.map(({ hard, reason }) => ({ hard, reason })) },
+    });
+    const reason = unexplainedReason(finding, done);
     const recipientClass = message.deliveryId === null ? "feedback" : "returnPath";
-    if (unexplained !== undefined) observe({ kind: "inbound-dropped", recipientClass, reason: unexplained });
+    if (reason === undefined) this.#countKept(message);
+    else observe({ kind: "inbound-dropped", recipientClass, reason });
   }
 
   async #finish(
     transaction: Transaction,
     message: LeasedInboundMessage,
     finding: Finding,
-    { done, deliveryId }: { readonly done: Done; readonly deliveryId: number | undefined },
+    { done, deliveryId, nextSample }: { done: Done; deliveryId: number | undefined; nextSample: NextSample },
   ): Promise<boolean> {
     const { kind, results, feedbackType, unknown } = finding;
     const end = { id: message.id, owner: this.#owner, finding: { kind, results, feedbackType, unknown } };
     const reason = unexplainedReason(finding, done);
     if (reason !== undefined) {
       // Of what is about somebody who was erased no sample is kept.
-      const sample = done === "gone" ? undefined : await this.#nextSample();
+      const sample = done === "gone" ? undefined : await nextSample();
       return finishUnexplained(transaction, { ...end, reason, sample });
     }
-    this.#countKept(message);
     return finishInboundMessage(transaction, { ...end, aboutDeliveryId: deliveryId });
   }
 }

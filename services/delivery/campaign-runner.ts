@@ -199,8 +199,8 @@ export class CampaignRunner {
   async #judgeContent(template: StoredTemplate, user: string): Promise<Sentence | undefined> {
     const { address } = template.from;
     const now = new Date(this.#options.clock.nowMs());
-    const verdict = await this.#options.content.judge(() => ({
-      octets: composeForScan({ kind: "template", template, attachments: [] }, address, now),
+    const verdict = await this.#options.content.judge(async () => ({
+      octets: await composeForScan({ kind: "template", template, attachments: [] }, address, now),
       ...{ mailFrom: address, recipients: [address], user, clientAddress: "" },
     }));
     if (verdict === undefined || verdict.action === "accept" || verdict.action === "mark") return undefined;

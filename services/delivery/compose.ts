@@ -4,7 +4,7 @@ import type { KeyRing } from "../core/key-ring.ts";
 import { type EmailAddress, validateAddress } from "../core/mail/address.ts";
 import { askedOfNextHop } from "../core/mail/dsn-parameters.ts";
 import { type Envelope, makeEnvelope } from "../core/mail/envelope.ts";
-import { type Mailbox, plainField } from "../core/mail/headers.ts";
+import { plainField } from "../core/mail/headers.ts";
 import { hasInternationalAddress, splitMessage } from "../core/mail/message.ts";
 import { fillPlaces } from "../core/mail/message-places.ts";
 import { textFromHtmlSteps } from "../core/mail/message-text.ts";
@@ -14,22 +14,17 @@ import {
   personalOctets,
   tagValue,
 } from "../core/mail/personalise.ts";
-import {
-  type CompiledMessage,
-  compileTemplateSteps,
-  renderMessage,
-  renderSubject,
-  withUnsubscribeLink,
-} from "../core/mail/template.ts";
+import { type CompiledMessage, renderMessage, renderSubject, withUnsubscribeLink } from "../core/mail/template.ts";
 import { bounceTokenExpiry, makeBounceToken, makeMessageId } from "../core/mail/tokens.ts";
 import { type LinkId, trackHtmlSteps } from "../core/mail/tracking-html.ts";
 import { makeUnsubscribeUrl, type TrackedDelivery, trackingValues } from "../core/mail/tracking-tokens.ts";
+import { compileStored } from "../operations/mail/compile-stored.ts";
 import { FairTurns } from "../platform/fair-turns.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { runInTurns } from "../platform/turns.ts";
 import type { PersonalData } from "../store/mail/queue/queue.ts";
 import type { DueDelivery } from "../store/mail/queue/queue-leases.ts";
-import { type StoredMessage, type StoredTemplate, templateOctets, toMailbox } from "../store/mail/sends/messages.ts";
+import { type StoredMessage, templateOctets } from "../store/mail/sends/messages.ts";
 import { saveTrackedLinks } from "../store/mail/tracking/tracking.ts";
 import type { Sender, Signers } from "./signers.ts";
 
@@ -110,18 +105,7 @@ export async function prepareMessage(
   // Before the first copy leaves: a click must find where its link leads.
   await saveTrackedLinks(db, message, tracked);
   const text = await runInTurns(textFromHtmlSteps(html));
-  const compiled = await runInTurns(
-    compileTemplateSteps({
-      from: toMailbox(template.from),
-      ...(template.replyTo === undefined ? {} : { replyTo: toMailbox(template.replyTo) }),
-      subject: template.subject,
-      ...visibleAddressees(template),
-      html: tracked.html,
-      text,
-      attachments,
-      unsubscribe: template.unsubscribe,
-    }),
-  );
+  const compiled = await compileStored(template, attachments, { html: tracked.html, text });
   // What is stored was checked when it was accepted.
   if (!compiled.ok) throw new Error(`message ${message.id} cannot be compiled: ${compiled.error}`);
   const links = [...tracked.links.keys()];
@@ -247,10 +231,6 @@ function finish({ octets, unsubscribe }: FinishedContent, unsubscribeUrl: string
     plainField("List-Unsubscribe", `<${unsubscribeUrl}>`) +
     (own.has("list-unsubscribe-post") ? "" : plainField("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"));
   return Buffer.concat([Buffer.from(added, "latin1"), octets]);
-}
-
-function visibleAddressees({ to, cc = [] }: StoredTemplate): { to?: readonly Mailbox[]; cc: readonly Mailbox[] } {
-  return { ...(to === undefined ? {} : { to: [toMailbox(to)] }), cc: cc.map(toMailbox) };
 }
 
 /** Addresses in the database were validated on their way in. */

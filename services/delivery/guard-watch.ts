@@ -58,6 +58,8 @@ export function startGuardWatch(options: GuardWatchOptions): { stop(): Promise<v
 export async function watchInstances(options: GuardWatchOptions, each: EachByItself<string>): Promise<boolean> {
   const { db, policy } = options;
   const { complaints, hardBounces, unknownAddresses, rise } = policy;
+  // What is done beside this connection takes one more at a time. There are two at least, and nobody else in the process asks
+  // for a second one while it has one: whoever waits for it here gets it.
   return db.transaction(async (transaction) => {
     if (!(await takeWatch(transaction))) return false;
     // By itself: who counts outcomes waits for nobody who looks.

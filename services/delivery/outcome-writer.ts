@@ -73,7 +73,6 @@ export class OutcomeWriter {
     const window = this.#windowOf(outcome.instanceId);
     window.outcomes.push(outcome);
     if (onStored) window.onStored.push(onStored);
-    if (countOf(this.#gathering) === this.#options.window().flushOutcomes) this.#windowFull.ring();
     this.#start();
   }
 
@@ -123,6 +122,7 @@ export class OutcomeWriter {
 
   #start(): void {
     if (this.#gathering.size === 0) return;
+    if (countOf(this.#gathering) >= this.#options.window().flushOutcomes) this.#windowFull.ring();
     this.#running ??= this.#writeAll().finally(() => {
       this.#running = undefined;
       this.#start();

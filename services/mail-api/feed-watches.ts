@@ -38,7 +38,7 @@ export class FeedWatches {
     const position = await placeEvents(this.#db, instanceId, SETTLE_SECONDS);
     const feed = this.#feeds.get(instanceId) ?? this.#begin(instanceId, position);
     feed.readers += 1;
-    feed.position = Math.max(feed.position, position);
+    advance(feed, Math.max(feed.position, position));
     let ended = false;
     return {
       get position() {
@@ -70,11 +70,7 @@ export class FeedWatches {
     await sleep(LOOK_EVERY_MS);
     while (feed.readers > 0) {
       try {
-        const position = await placeEvents(this.#db, instanceId, SETTLE_SECONDS);
-        if (position !== feed.position) {
-          feed.position = position;
-          wake(feed);
-        }
+        advance(feed, await placeEvents(this.#db, instanceId, SETTLE_SECONDS));
       } catch (error) {
         // Its readers end with it, and come again.
         feed.failure = error;
@@ -85,6 +81,13 @@ export class FeedWatches {
     }
     this.#feeds.delete(instanceId);
   }
+}
+
+/** Notes the last place that was given, whoever gave it, and tells those who wait. */
+function advance(feed: Feed, position: number): void {
+  if (position === feed.position) return;
+  feed.position = position;
+  wake(feed);
 }
 
 function wake(feed: Feed): void {

@@ -9,7 +9,8 @@ const OVERTAKEN_MS = 10_000;
 export class Overtaken extends Error {}
 
 /**
- * Runs a transaction, anew when PostgreSQL gave it up for a deadlock or a serialisation failure, or it threw {@link Overtaken}.
+ * Runs a transaction, anew when PostgreSQL gave it up for a deadlock or a serialisation failure, or it threw {@link Overtaken}:
+ * what `run` counts, tells or uses up outside of the transaction, it would more than once. Whoever waits for it does that.
  * Rows are locked in one order everywhere: company, zone and then those above it, records; on the mail side erasure, address,
  * contact, delivery, partition, what is counted of an instance.
  */

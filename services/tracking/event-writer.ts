@@ -132,26 +132,29 @@ export class EventWriter {
       return await storeBy((transaction, touches) => storeTouches(transaction, touches, this.#rule));
     } catch (error) {
       if (!isAboutData(error)) throw error;
-      return storeBy((transaction, touches) => this.#storeOneByOne(transaction, touches));
+      const dropped: DroppedTouch[] = [];
+      const count = await storeBy((transaction, touches) => this.#storeOneByOne(transaction, touches, dropped));
+      // Until that is committed nothing is dropped: it may have to be done again.
+      for (const { touch, err } of dropped) {
+        const { kind: touchKind, deliveryId } = touch ?? {};
+        this.#observe({ kind: "tracking-event-dropped", level: "error", touchKind, deliveryId, err });
+      }
+      return count;
     }
   }
 
   /** A record that the database can never take must not hold up those behind it. */
-  async #storeOneByOne(transaction: Transaction, touches: readonly Touch[]): Promise<Touch[]> {
+  async #storeOneByOne(transaction: Transaction, touches: readonly Touch[], dropped: DroppedTouch[]): Promise<Touch[]> {
     const kept: Touch[] = [];
-    for (const touch of touches) kept.push(...(await this.#storeOrDrop(transaction, touch)));
-    return kept;
-  }
-
-  async #storeOrDrop(transaction: Transaction, touch: Touch): Promise<Touch[]> {
-    try {
-      return await transaction.transaction((savepoint) => storeTouches(savepoint, [touch], this.#rule));
-    } catch (error) {
-      if (!isAboutData(error)) throw error;
-      const { kind: touchKind, deliveryId } = touch ?? {};
-      this.#observe({ kind: "tracking-event-dropped", level: "error", touchKind, deliveryId, err: error });
-      return [];
+    for (const touch of touches) {
+      try {
+        kept.push(...(await transaction.transaction((savepoint) => storeTouches(savepoint, [touch], this.#rule))));
+      } catch (err) {
+        if (!isAboutData(err)) throw err;
+        dropped.push({ touch, err });
+      }
     }
+    return kept;
   }
 
   /** Until something comes, at most for a while. */
@@ -165,4 +168,10 @@ export class EventWriter {
       };
     });
   }
+}
+
+/** What the database cannot take, and why. */
+interface DroppedTouch {
+  readonly touch: Touch;
+  readonly err: unknown;
 }

@@ -2,9 +2,11 @@ import { get, type IncomingMessage } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { EventStreams, type StreamLimits } from "../../services/mail-api/event-streams.ts";
+import { FeedWatches } from "../../services/mail-api/feed-watches.ts";
 import { FullEvents } from "../../services/operations/mail/told-events.ts";
 import { TOLD_KINDS } from "../../services/store/mail/events/event-kinds.ts";
 import { recordEvents } from "../../services/store/mail/events/events.ts";
+import { keepForStreams } from "../../services/store/mail/tracking/event-feed.ts";
 import { startMailApi, type TestInstance, type TestMailApi } from "../support/mail-api.ts";
 import { eventually } from "../support/stack.ts";
 
@@ -233,6 +235,24 @@ test("so many of all instances at a time are enough, although they come at the s
   const after = await streams.open(api.north, EVERYTHING);
   expect(after.ok).toBe(true);
   await streams.stop();
+});
+
+test("a reader that waits hears at once of what a reader who comes has found", async () => {
+  await keepForStreams(api.db, api.north.id);
+  const watches = new FeedWatches(api.db);
+  const first = await watches.watch(api.north.id);
+  const from = first.position;
+  const hears = first.waitBeyond(from, 20_000, new AbortController().signal);
+  await happen("viewed");
+  // One who comes all the time finds it before the next look does.
+  for (let found = from; found === from; ) {
+    const next = await watches.watch(api.north.id);
+    found = next.position;
+    next.end();
+  }
+  expect(await Promise.race([hears, sleep(1_000, "nothing yet")])).toBe(true);
+  first.end();
+  await watches.stop();
 });
 
 test("a reader that takes nothing is cut off, and others go on", async () => {

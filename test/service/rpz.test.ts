@@ -340,6 +340,24 @@ describe("imports", () => {
     expect((await palomar("rpz", "feed", "remove", "copy.example")).status).toBe(0);
   });
 
+  it("that PostgreSQL gives up are read anew, from the first line", async () => {
+    await database.db.raw("create sequence given_up");
+    await database.db.raw(
+      `create function give_up() returns trigger language plpgsql as $$ begin
+         if nextval('given_up') = 1 then raise exception 'again' using errcode = '40001'; end if;
+         return null;
+       end $$`,
+    );
+    await database.db.raw(
+      `create constraint trigger give_up after update on zones deferrable initially deferred
+         for each row execute function give_up()`,
+    );
+    expect(await importFile(["again1.example", "again2.example"], "domains")).toMatchObject({
+      ...{ status: 0, json: { added: 4, duplicates: 0 } },
+    });
+    await database.db.raw("drop trigger give_up on zones");
+  });
+
   it("of many rules are one change, loaded as a whole", async () => {
     const lines = Array.from({ length: 60_000 }, (_, index) => `0.0.0.0 host${index}.many.example`);
     const before = await feed();

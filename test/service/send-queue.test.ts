@@ -1,12 +1,15 @@
+import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { acceptSends, type Send, type SendOutcome } from "../../services/operations/mail/accept-sends.ts";
 import { SendQueue } from "../../services/operations/mail/send-queue.ts";
 import { isDatabaseAway, openDb } from "../../services/platform/postgres/db.ts";
+import { hearNotices } from "../../services/platform/postgres/notices.ts";
 import { saveContacts } from "../../services/store/mail/contacts/contact-profiles.ts";
 import { resolveRecipients } from "../../services/store/mail/contacts/recipients.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
+import { QUEUE_CHANNEL, readNotice } from "../../services/store/mail/queue/queue.ts";
 import { findBatch } from "../../services/store/mail/sends/batches.ts";
 import { accepted } from "../support/accepted.ts";
 import { attemptFacts } from "../support/attempts.ts";
@@ -242,4 +245,37 @@ test("who sends to the same many at once does not wait for another in a circle, 
     expect(outcomes.map(([outcome]) => accepted(outcome!).sent)).toEqual([600, 600, 600]);
     expect(await db("contacts").where({ instance_id: many })).toHaveLength(300 + 300 * (round + 1));
   }
+});
+
+test("workers are told whose mail there is, and of nobody else's", async () => {
+  const { db } = database;
+  const name = { name: "told", host: "told.test", key: "k5", archive: false, domains: [] };
+  await addTestInstance(db, KeyRing.ofSecret("a secret for tests only"), name);
+  const told = (await findInstanceByName(db, "told"))!.id;
+  const notices: ReturnType<typeof readNotice>[] = [];
+  let isListening = () => {};
+  const listening = new Promise<void>((resolve) => {
+    isListening = resolve;
+  });
+  const connect = async () => {
+    const client = new pg.Client(database.url);
+    await client.connect();
+    return client;
+  };
+  const hearing = hearNotices(connect, QUEUE_CHANNEL, (payload) =>
+    payload === undefined ? isListening() : notices.push(readNotice(payload)),
+  );
+  await listening;
+  const sends = new SendQueue(db);
+  await Promise.all([
+    ...["a", "b"].map((local) => sends.accept(makeSend(`${local}@told.example.net`))),
+    sends.accept(makeSend("c@told.example.net", { instanceId: told })),
+  ]);
+  const idsOf = () => notices.flatMap((notice) => (notice.kind === "mail" ? [notice.instanceIds].flat() : []));
+  await expect.poll(() => new Set(idsOf())).toEqual(new Set([instanceId, told]));
+  notices.length = 0;
+  const alone = makeSend("d@told.example.net", { instanceId: told });
+  await sends.acceptAlone(alone, (transaction) => acceptSends(transaction, [alone]));
+  await expect.poll(() => notices).toEqual([{ kind: "mail", instanceIds: [told] }]);
+  await hearing.stop();
 });

@@ -337,24 +337,54 @@ describe("what strangers and other customers write", () => {
     await db()("dmarc_sources").where({ source: "192.0.2.44" }).del();
   });
 
-  test("a report whose key cannot be looked up for now waits for it", async () => {
+  describe("a report whose key cannot be looked up for now", () => {
     const name = `s._domainkey.${KNOWN.domain}`;
-    const answer = resolver.says.get(name)!;
-    resolver.says.set(name, "SERVFAIL");
-    await report({ id: "in an outage", records: [{ source: "192.0.2.45" }] });
-    const waiting = () => db()("inbound_messages").where({ state: "leased" });
-    await eventually(
-      async () => (await waiting()).length,
-      (leased) => leased === 1,
-    );
-    resolver.says.set(name, answer);
-    await waiting().update({ lease_until: new Date(0) });
-    await untilQuiet();
-    const stored = db()("dmarc_reports").where({ report_id: "in an outage" });
-    expect(await stored.clone().select("signed_by", "counts")).toEqual([{ signed_by: KNOWN.domain, counts: true }]);
-    await stored.del();
-    await db()("dmarc_days").where({ source: "192.0.2.45" }).del();
-    await db()("dmarc_sources").where({ source: "192.0.2.45" }).del();
+    const source = "192.0.2.45";
+    const putOff = () => db()("inbound_messages").where({ state: "leased", lease_owner: null });
+    const stored = (id = "in an outage%") => db()("dmarc_reports").whereLike("report_id", id);
+    /** Those that are due when their time has come, after so many attempts. */
+    const untilPutOff = (count: number, attempts: number) =>
+      eventually(
+        () => putOff().select("attempts", db().raw("lease_until - now() > interval '50 s' as waits")),
+        (rows) => rows.length === count && rows.every((row) => row.attempts === attempts && row.waits),
+      );
+    const comeTheirTime = () => putOff().update({ lease_until: new Date(0) });
+
+    test("waits for it, is not asked about meanwhile, and keeps no other waiting", async () => {
+      const answer = resolver.says.get(name)!;
+      resolver.says.set(name, "SERVFAIL");
+      for (let n = 1; n <= 4; n++) await report({ id: `in an outage ${n}`, records: [{ source }] });
+      await untilPutOff(4, 1);
+      const asked = resolver.questions.length;
+      await report({ id: "in an outage, of nobody known", records: [{ source }] }, undefined, { signer: null });
+      await eventually(
+        () => stored().pluck("signed_by"),
+        (signers) => signers.length === 1 && signers[0] === "",
+      );
+      expect(resolver.questions).toHaveLength(asked);
+      resolver.says.set(name, answer);
+      await comeTheirTime();
+      await untilQuiet();
+      expect(await stored("in an outage _").select("signed_by", "counts")).toEqual(
+        Array(4).fill({ signed_by: KNOWN.domain, counts: true }),
+      );
+      await stored().del();
+    });
+
+    test("is shown as one of nobody known after the last attempt", async () => {
+      const answer = resolver.says.get(name)!;
+      resolver.says.set(name, "SERVFAIL");
+      await report({ id: "in an outage", records: [{ source }] });
+      for (let attempts = 1; attempts <= 4; attempts++) {
+        await untilPutOff(1, attempts);
+        await comeTheirTime();
+      }
+      await untilQuiet();
+      resolver.says.set(name, answer);
+      expect(await stored().select("signed_by", "counts")).toEqual([{ signed_by: "", counts: false }]);
+      await stored().del();
+      for (const table of ["dmarc_days", "dmarc_sources"]) await db()(table).where({ source }).del();
+    });
   });
 
   test("about another's domain counts for nothing, for either", async () => {

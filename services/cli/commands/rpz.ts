@@ -136,12 +136,13 @@ function registerRuleImport(rule: Command, runtime: CommandRuntime): void {
     .description("add the rules of a policy zone, a hosts file, or a list of domains")
     .action(async (zone: string, file: string, { format }: { format: RpzImportFormat }) => {
       const apex = readName(runtime, zone);
-      const lines = readRpzRules(readText(runtime, file), format, apex);
+      const text = readText(runtime, file);
+      const readLines = () => readRpzRules(text, format, apex);
       const report = await runtime.withDatabase(async ({ db }) => {
         const onProgress = (read: number) => {
           if (read % PROGRESS_LINES === 0) runtime.note(`${read} lines`);
         };
-        const imported = orRefuse(runtime, await importRules(db, apex, lines, { actor: ACTOR, onProgress }));
+        const imported = orRefuse(runtime, await importRules(db, apex, readLines, { actor: ACTOR, onProgress }));
         if (imported.added > 0) await notifyZones(db, [imported.feed.id]);
         return imported;
       });

@@ -202,7 +202,7 @@ async function sendTest(
   if (!judged.ok) return judged;
   const accepted = await inTransaction(db, (transaction) => acceptSend(transaction, judged.value));
   if (!accepted.ok) return refuse(sendRefusal(accepted.error, clock.nowMs()));
-  await announceMail(db).catch(() => {}); // the workers look by themselves before long
+  await announceMail(db, [instance.id]).catch(() => {}); // the workers look by themselves before long
   return accepted;
 }
 

@@ -246,8 +246,8 @@ function importEndpoint({ db, jobs }: ConsoleContext): ConsoleEndpoint {
             reporter.signal.throwIfAborted();
             reporter.progress(lines);
           };
-          const lines = readRpzRules(text, fields.format, apex);
-          const imported = await importRules(db, apex, lines, { actor: caller.login, onProgress });
+          const readLines = () => readRpzRules(text, fields.format, apex);
+          const imported = await importRules(db, apex, readLines, { actor: caller.login, onProgress });
           if (!imported.ok) return imported;
           const { feed: changed, added, duplicates, conflicts, rejected } = imported.value;
           if (added > 0) await notifyZones(db, [changed.id]);

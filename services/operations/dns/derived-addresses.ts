@@ -50,24 +50,26 @@ export async function writeAddresses(
   if (known.length === 0) return ok({ zone: undefined });
   const target = { scope: {}, apex, domain: zoneName(apex), actor: FOLLOW_ACTOR, signer };
   const changed = await changeAddresses(db, { ...target, quotas: "hold" }, known, (line) => line);
-  if (changed.ok) return ok({ zone: changed.value });
+  if (changed.ok) return ok({ zone: changed.value.zone });
   if (sentenceOf(changed.error).code !== "quota-exceeded") return changed;
-  const ids = new Set<number>();
-  const within = await changeAddresses(db, { ...target, quotas: "count" }, known, (line, count) => {
-    const left = atMost(line, count);
-    if (left !== line) ids.add(line.follower.id);
-    return left;
-  });
-  return within.ok ? ok({ zone: within.value, short: { ids, reason: changed.error } }) : within;
+  const within = await changeAddresses(db, { ...target, quotas: "count" }, known, atMost);
+  if (!within.ok) return within;
+  const { zone, limited } = within.value;
+  return ok({ zone, short: { ids: limited, reason: changed.error } });
 }
 
-/** @param limit makes of a line what may be written, by how many addresses its name has */
+/**
+ * @param limit makes of a line what may be written, by how many addresses its name has
+ * @returns the zone as it is now, where it changed, and the followers of which less was written than was to be
+ */
 async function changeAddresses(
   db: Db,
   target: ZoneTarget & { readonly signer: ZoneSigner },
   known: readonly FollowedName[],
   limit: (line: FollowedName, count: number) => FollowedName,
-): Promise<Result<Zone | undefined, Refusal>> {
+): Promise<Result<{ readonly zone: Zone | undefined; readonly limited: ReadonlySet<number> }, Refusal>> {
+  // Of the plan that was made last.
+  let limited = new Set<number>();
   const changed = await changeZone(db, target, async (on): Promise<Result<ZonePlan, Refusal>> => {
     const zone = await findZone(on, target.scope, target.apex);
     if (!zone) return refuse(zoneDoesNotExist(target.domain));
@@ -82,6 +84,8 @@ async function changeAddresses(
       if (FOLLOWED_TYPES.includes(type)) counts.set(owner.key, (counts.get(owner.key) ?? 0) + 1);
     }
     const fitting = current.map((line) => limit(line, counts.get(line.follower.owner.key) ?? 0));
+    const less = current.filter((line, index) => fitting[index] !== line);
+    limited = new Set(less.map(({ follower }) => follower.id));
     const edits = editsOfRrsets(records, fitting.flatMap(rrsetsOf));
     if (!edits.ok) return edits;
     const edited = editRecords(zone, records, edits.value);
@@ -93,7 +97,7 @@ async function changeAddresses(
     return ok({ zone, change: { soa, ttl: zone.ttl, rows, difference, mindsDerived: true }, warnings: [] });
   });
   if (!changed.ok) return changed;
-  return ok(changed.value.changed ? changed.value.zone : undefined);
+  return ok({ zone: changed.value.changed ? changed.value.zone : undefined, limited });
 }
 
 function atMost(line: FollowedName, count: number): FollowedName {

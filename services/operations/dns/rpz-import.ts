@@ -52,11 +52,11 @@ const LINES_A_CHUNK = 10_000;
 /** Up to so many new rules go into the journal; more of them make the whole zone the better transfer. */
 const MOST_JOURNALLED = 50_000;
 
-/** Adds the rules of a file to a feed, as one change. */
+/** Adds the rules of a file to a feed, as one change. @param readLines reads the file, from its first line each time */
 export function importRules(
   db: Db,
   apex: DomainName,
-  lines: Iterable<ImportedLine>,
+  readLines: () => Iterable<ImportedLine>,
   options: ImportOptions,
 ): Promise<Result<ImportReport, Refusal>> {
   return withLockedFeed(db, apex, async (transaction, feed) => {
@@ -65,7 +65,7 @@ export function importRules(
       isEmpty: (await countRules(transaction, feed)) === 0,
     });
     let read = 0;
-    for (const chunk of inChunks(lines, LINES_A_CHUNK)) {
+    for (const chunk of inChunks(readLines(), LINES_A_CHUNK)) {
       await importer.add(chunk);
       read += chunk.length;
       options.onProgress(read);

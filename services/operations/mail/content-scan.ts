@@ -1,12 +1,13 @@
 import { type ContentPolicy, type ContentVerdict, judgeContent } from "../../core/mail/guard/content.ts";
 import { UNSUBSCRIBE_TAG } from "../../core/mail/personalise.ts";
-import { compileTemplate, renderMessage } from "../../core/mail/template.ts";
+import { renderMessage } from "../../core/mail/template.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type ScannedMessage, scanByRspamd } from "../../platform/lookups/rspamd.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import { type MessageContent, toMailbox } from "../../store/mail/sends/messages.ts";
 import type { Send } from "./accept-sends.ts";
+import { compileStored } from "./compile-stored.ts";
 
 /** How messages are looked at before they are accepted. */
 export interface ContentSettings extends ContentPolicy {
@@ -34,8 +35,8 @@ export class ContentScanner {
     const [first] = send.recipients;
     const { content } = send;
     if (first === undefined || content.kind !== "template") return ok(send);
-    const verdict = await this.judge(() => ({
-      octets: composeForScan(content, first.address.asGiven, now),
+    const verdict = await this.judge(async () => ({
+      octets: await composeForScan(content, first.address.asGiven, now),
       mailFrom: content.template.from.address,
       recipients: send.recipients.map(({ address }) => address.asGiven),
       user: send.creator,
@@ -45,10 +46,11 @@ export class ContentScanner {
     return ok(verdict === undefined ? send : { ...send, verdict });
   }
 
-  /** @returns undefined where there is no filter */
-  async judge(message: () => ScannedMessage): Promise<ContentVerdict | undefined> {
+  /** @param compose makes what is looked at @returns undefined where there is no filter */
+  async judge(compose: () => ScannedMessage | Promise<ScannedMessage>): Promise<ContentVerdict | undefined> {
     if (this.#url === null) return undefined;
-    const scan = await scanByRspamd(this.#url, message(), this.#settings.timeoutMs).catch((err: unknown) => {
+    const message = await compose();
+    const scan = await scanByRspamd(this.#url, message, this.#settings.timeoutMs).catch((err: unknown) => {
       this.#observe({ kind: "content-not-scanned", level: "warn", err });
       return undefined;
     });
@@ -61,21 +63,15 @@ export class ContentScanner {
 }
 
 /** A template as one recipient would get it, unsigned, without that recipient's own values: to thousands it is looked at once. */
-export function composeForScan(
-  content: MessageContent & { readonly kind: "template" },
+export async function composeForScan(
+  { template, attachments }: MessageContent & { readonly kind: "template" },
   recipient: string,
   now: Date,
-): Buffer {
-  const { template, attachments } = content;
-  const from = toMailbox(template.from);
-  const compiled = compileTemplate({
-    from,
-    ...(template.replyTo === undefined ? {} : { replyTo: toMailbox(template.replyTo) }),
-    ...{ subject: template.subject, html: template.html, attachments, unsubscribe: template.unsubscribe },
-  });
+): Promise<Buffer> {
+  const compiled = await compileStored(template, attachments);
   if (!compiled.ok) throw new Error(`what was checked cannot be compiled: ${compiled.error}`);
   // It is nobody's link, and stands where each recipient has one.
-  const system = new Map([[UNSUBSCRIBE_TAG, `https://${from.address.asciiDomain}/u/scan`]]);
+  const system = new Map([[UNSUBSCRIBE_TAG, `https://${toMailbox(template.from).address.asciiDomain}/u/scan`]]);
   return renderMessage(compiled.value, {
     to: [toMailbox({ name: "", address: recipient })],
     messageId: `<scan@${recipient.slice(recipient.lastIndexOf("@") + 1)}>`,

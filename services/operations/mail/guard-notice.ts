@@ -75,7 +75,7 @@ export async function sendGuardNotice(db: Db, settings: NoticeSettings, notice: 
     }),
   );
   if (!accepted.ok) throw new Error(`notices are not accepted for sending: ${accepted.error.kind}`);
-  await announceMail(db).catch(() => {}); // the workers look by themselves before long
+  await announceMail(db, [campaign.instanceId]).catch(() => {}); // the workers look by themselves before long
   return recipients.map(({ address }) => address.asGiven);
 }
 

@@ -3,17 +3,16 @@ import type { KeyRing } from "../../core/key-ring.ts";
 import { validateAddress } from "../../core/mail/address.ts";
 import { headerValue, readHeaderBlock } from "../../core/mail/bounce/mime.ts";
 import { DkimSigner } from "../../core/mail/dkim.ts";
-import type { Mailbox } from "../../core/mail/headers.ts";
 import { UNSUBSCRIBE_TAG } from "../../core/mail/personalise.ts";
-import { compileTemplateSteps, renderMessage } from "../../core/mail/template.ts";
+import { renderMessage } from "../../core/mail/template.ts";
 import type { Config } from "../../platform/config/config.ts";
 import type { JudgedMail, Verdict } from "../../platform/judges/judge.ts";
 import { judgeMail, judgesFolder } from "../../platform/judges/judge-mail.ts";
 import type { Resolver } from "../../platform/lookups/resolver.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { runInTurns } from "../../platform/turns.ts";
 import { dkimKeys, findSenderKeys } from "../../store/mail/instances/dkim-keys.ts";
-import type { StoredMailbox, StoredTemplate } from "../../store/mail/sends/messages.ts";
+import { type StoredTemplate, toMailbox } from "../../store/mail/sends/messages.ts";
+import { compileStored } from "./compile-stored.ts";
 
 /** Whom a message that is only judged would go to. */
 const JUDGED_RECIPIENT = "judge@example.net";
@@ -29,18 +28,14 @@ export async function composeJudgedMessage(
   template: StoredTemplate,
   of: { readonly keyRing: KeyRing; readonly instanceId: number; readonly trackingUrl: string; readonly now: Date },
 ): Promise<Buffer | undefined> {
-  const from = toMailbox(template.from);
-  const to = toMailbox({ name: "", address: JUDGED_RECIPIENT });
-  const replyTo = template.replyTo && toMailbox(template.replyTo);
-  if (from === undefined || to === undefined) return undefined;
-  const { subject, html, unsubscribe } = template;
-  const compiled = await runInTurns(
-    compileTemplateSteps({ from, subject, html, unsubscribe, ...(replyTo === undefined ? {} : { replyTo }) }),
-  );
+  const from = validateAddress(template.from.address, { allowSmtputf8: true });
+  // A campaign may have no sender yet.
+  if (!from.ok) return undefined;
+  const compiled = await compileStored(template, []);
   if (!compiled.ok) return undefined;
-  const { asciiDomain } = from.address;
+  const { asciiDomain } = from.value;
   const unsigned = renderMessage(compiled.value, {
-    to: [to],
+    to: [toMailbox({ name: "", address: JUDGED_RECIPIENT })],
     messageId: `<judged.${of.now.getTime()}@${asciiDomain}>`,
     date: of.now,
     values: {
@@ -54,11 +49,6 @@ export async function composeJudgedMessage(
   if (found === undefined) return unsigned;
   const signer = new DkimSigner(dkimKeys(asciiDomain, found));
   return Buffer.concat([signer.sign(unsigned, of.now), unsigned]);
-}
-
-function toMailbox({ name, address }: StoredMailbox): Mailbox | undefined {
-  const read = validateAddress(address, { allowSmtputf8: true });
-  return read.ok ? { name, address: read.value } : undefined;
 }
 
 /**

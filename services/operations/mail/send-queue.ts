@@ -34,8 +34,8 @@ export class SendQueue {
   #working = false;
   /** Workers are being told, or have just been. */
   #telling = false;
-  /** Something was accepted since they were told. */
-  #untold = false;
+  /** Instances of which something was accepted since they were told. */
+  readonly #untold = new Set<number>();
 
   /** @param large how many large sends there may be at a time */
   constructor(db: Db, large = LARGE_AT_ONCE) {
@@ -64,30 +64,32 @@ export class SendQueue {
         return work(transaction);
       });
     const outcome = isLarge ? await this.#large.run(String(send.instanceId), accept) : await accept();
-    this.#hasNews();
+    this.#hasNews([send]);
     return outcome;
   }
 
   async #work(): Promise<void> {
     this.#working = true;
     while (this.#waiting.length > 0) {
-      await this.#acceptTogether(this.#takeNext());
-      this.#hasNews();
+      const together = this.#takeNext();
+      await this.#acceptTogether(together);
+      this.#hasNews(together.map(({ send }) => send));
     }
     this.#working = false;
   }
 
-  #hasNews(): void {
-    this.#untold = true;
+  #hasNews(sends: readonly Pick<Send, "instanceId">[]): void {
+    for (const { instanceId } of sends) this.#untold.add(instanceId);
     if (!this.#telling) void this.#tell();
   }
 
   /** It only hastens: the delivery workers look by themselves, what was accepted is safe, and nobody waits for this. */
   async #tell(): Promise<void> {
     this.#telling = true;
-    while (this.#untold) {
-      this.#untold = false;
-      await announceMail(this.#db).catch(() => {});
+    while (this.#untold.size > 0) {
+      const instanceIds = [...this.#untold];
+      this.#untold.clear();
+      await announceMail(this.#db, instanceIds).catch(() => {});
       await sleep(BETWEEN_NOTICES_MS);
     }
     this.#telling = false;

@@ -40,14 +40,17 @@ export interface LeasedInboundMessage {
 
 /**
  * Stores a message once for each of its recipients; durable when it returns.
- * @returns how many were left out because there are enough about their delivery
+ * @returns those that were left out because there are enough about their delivery
  */
-export async function addInboundMessages(db: Db, messages: readonly NewInboundMessage[]): Promise<number> {
+export async function addInboundMessages<Message extends NewInboundMessage>(
+  db: Db,
+  messages: readonly Message[],
+): Promise<Message[]> {
   return db.transaction(async (transaction) => {
-    let leftOut = 0;
+    const leftOut: Message[] = [];
     // One by one: a message for each of a hundred recipients could be more than a statement holds.
     for (const message of messages) {
-      if (await isEnough(transaction, message)) leftOut += 1;
+      if (await isEnough(transaction, message)) leftOut.push(message);
       else {
         await transaction("inbound_messages")
           .insert(rowOf(message))
@@ -114,9 +117,9 @@ export async function measureWaiting(db: Db): Promise<Record<RecipientClass, Inb
 const SHARE_OF_RETURN_PATHS = 0.75;
 
 /**
- * Takes waiting messages, and those whose holder has not been heard of since its lease ran out: return paths before
- * feedback addresses, the oldest of each first. Before them comes what this owner holds already: it has nothing in hand
- * when it asks, so the database was away when it was to apply them, which is no attempt.
+ * Takes waiting messages, those that were put off and are due, and those whose holder has not been heard of since its lease
+ * ran out: return paths before feedback addresses, the oldest of each first. Before them comes what this owner holds already:
+ * it has nothing in hand when it asks, so the database was away when it was to apply them, which is no attempt.
  * @param lease.reports only reports about sender domains, or only everything else
  */
 export async function leaseInboundMessages(
@@ -136,9 +139,9 @@ export async function leaseInboundMessages(
   const others = `state = 'waiting' and delivery_id is null and ${ofClass}`;
   const feedback = await leaseOf(db, { ...lease, limit: rest }, others);
   const left = rest - feedback.length;
-  const isLost = `state = 'leased' and lease_until < now() and ${ofClass}`;
-  const lost = left > 0 ? await leaseOf(db, { ...lease, limit: left }, isLost) : [];
-  return [...held, ...first, ...feedback, ...lost];
+  const isOver = `state = 'leased' and lease_until < now() and ${ofClass}`;
+  const over = left > 0 ? await leaseOf(db, { ...lease, limit: left }, isOver) : [];
+  return [...held, ...first, ...feedback, ...over];
 }
 
 /** Most looks find nothing: one statement tells. */
@@ -237,4 +240,14 @@ export async function releaseInboundMessage(db: Db, id: number, owner: string): 
   await db("inbound_messages")
     .where({ id, state: "leased", lease_owner: owner })
     .update({ state: "waiting", lease_owner: null, lease_until: null });
+}
+
+/** Gives a message back that is to be tried again when so much time has passed: until then its lease is nobody's. */
+export async function putOffInboundMessage(
+  db: Db,
+  message: { readonly id: number; readonly owner: string; readonly seconds: number },
+): Promise<void> {
+  await db("inbound_messages")
+    .where({ id: message.id, state: "leased", lease_owner: message.owner })
+    .update({ lease_owner: null, lease_until: db.raw("now() + make_interval(secs => ?)", [message.seconds]) });
 }
