@@ -1,5 +1,5 @@
-import { decodeQuotedPrintable } from "../core/mail/bounce/decode.ts";
 import { charsetDecoder } from "../core/mail/charset.ts";
+import { decodeQuotedPrintable } from "../core/mail/decode.ts";
 import { plainField } from "../core/mail/headers.ts";
 import { joinMessage, type MessageParts, splitMessage } from "../core/mail/message.ts";
 import type { MessagePlace, MessageTracking } from "../core/mail/message-places.ts";

@@ -1,4 +1,4 @@
-import { htmlToPlainText } from "./decode.ts";
+import { htmlToPlainText } from "../decode.ts";
 import { headerValue, MIME_LIMITS, type MimePart } from "./mime.ts";
 import { bounceRules, comparable, withAsciiQuotes } from "./rules.ts";
 
