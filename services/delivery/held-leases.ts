@@ -1,10 +1,10 @@
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import { WakeUp } from "../platform/wake-up.ts";
 import { listHeldDestinations } from "../store/mail/queue/queue-destinations.ts";
 import { extendLeases, type PartitionKey } from "../store/mail/queue/queue-leases.ts";
 import { acknowledgeStops, findStops } from "../store/mail/queue/queue-stops.ts";
 import { eachPlace } from "./each-place.ts";
-import { WakeUp } from "./wake-up.ts";
 
 export interface HeldLeasesOptions {
   readonly db: Db;

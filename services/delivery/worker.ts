@@ -6,6 +6,7 @@ import type { AttemptLog } from "../operations/mail/attempt-log.ts";
 import { withoutBarred } from "../operations/mail/late-withdrawals.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import { WakeUp } from "../platform/wake-up.ts";
 import { isSpread } from "../store/mail/by-instance.ts";
 import { lotOf } from "../store/mail/queue/lease-partitions.ts";
 import { assignPools, movePartitions } from "../store/mail/queue/pool-assignments.ts";
@@ -22,7 +23,6 @@ import { QueueTurns } from "./queue-turns.ts";
 import { RunningLanes } from "./running-lanes.ts";
 import { PARTITIONS_AT_ONCE, type TrafficShaping } from "./shaping.ts";
 import { TroubledDestinations } from "./troubled-destinations.ts";
-import { WakeUp } from "./wake-up.ts";
 
 export interface WorkerOptions {
   readonly db: Db;
