@@ -5,9 +5,9 @@ import {
   openSmtpSession,
   type SeenTls,
   type SmtpClientOptions,
+  type SmtpClientSession,
   type SmtpFailure,
   type SmtpPeer,
-  type SmtpSession,
 } from "../platform/smtp/client.ts";
 import type { SourceAddress, SourcePlace } from "./routing/source-pools.ts";
 
@@ -24,7 +24,7 @@ export interface Route {
 
 /** A session that is in use by one lane. */
 export interface PooledSession {
-  readonly session: SmtpSession;
+  readonly session: SmtpClientSession;
   readonly path: AttemptPath;
   /** It leaves from there; see `SourcePlace`. */
   readonly source: string;
@@ -185,7 +185,7 @@ function pathTo({ name, host, tls }: SmtpPeer): AttemptPath {
 }
 
 function pooledSession(
-  session: SmtpSession,
+  session: SmtpClientSession,
   { closed, ...kept }: Pick<PooledSession, "source" | "path" | "key"> & { closed(): void },
 ): PooledSession {
   let isClosed = false;

@@ -21,7 +21,7 @@ interface SharedRate {
 }
 
 /** What the pace must know of an attempt beside its result. */
-export interface AttemptFacts {
+export interface PacedAttempt {
   /** Messages that had gone over its session, this one included. */
   readonly messages: number;
   /** How long it took. */
@@ -80,7 +80,7 @@ export interface LearntPace {
    * How an attempt from a source ended.
    * @returns whether the far side wants less of it, so that it waits
    */
-  note(key: PaceKey, result: AttemptResult, facts: Omit<AttemptFacts, "exchanger">): boolean;
+  note(key: PaceKey, result: AttemptResult, facts: Omit<PacedAttempt, "exchanger">): boolean;
 }
 
 /**
@@ -255,7 +255,7 @@ export class TrafficShaping {
   }
 
   /** How an attempt at a lot ended. @returns whether the source waits now, as the far side wants less of it */
-  note(lot: string, source: string, result: AttemptResult, { exchanger, ...facts }: AttemptFacts): boolean {
+  note(lot: string, source: string, result: AttemptResult, { exchanger, ...facts }: PacedAttempt): boolean {
     return this.#pace?.note({ source, provider: this.#speakerOf(lot, exchanger) }, result, facts) ?? false;
   }
 

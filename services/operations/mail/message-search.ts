@@ -3,10 +3,10 @@ import { encodeDomain, mapDomain } from "../../core/mail/idna.ts";
 import { messageIdTerm, senderTerm, subjectTerms } from "../../core/mail/message-terms.ts";
 import { readMessageName } from "../../core/mail/tokens.ts";
 import type { Db } from "../../platform/postgres/db.ts";
+import { findContactId } from "../../store/mail/contacts/contact-profiles.ts";
 import { type CandidateSource, listCandidates, type Place } from "../../store/mail/explorer/candidates.ts";
 import { type FoundMessage, type MessageConditions, siftDeliveries } from "../../store/mail/explorer/found-messages.ts";
 import {
-  findContactId,
   findIdRange,
   findMessagesByTerms,
   findMessagesOfBatch,
