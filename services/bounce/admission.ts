@@ -3,6 +3,7 @@ import type { SmtpReply } from "../core/mail/smtp-reply.ts";
 import { sourceOf } from "../platform/lookups/address-blocks.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import type { MessageSize } from "../platform/smtp/message-collector.ts";
+import { spend } from "../platform/spend.ts";
 import {
   type InboundRoom,
   measureWaiting,
@@ -167,14 +168,6 @@ const ALL = "all";
 async function isSpent(limiter: RateLimiterMemory, key: string): Promise<boolean> {
   const seen = await limiter.get(key);
   return seen !== null && seen.consumedPoints >= limiter.points;
-}
-
-/** @returns false when nothing was left */
-function spend(limiter: RateLimiterMemory, key: string): Promise<boolean> {
-  return limiter.consume(key).then(
-    () => true,
-    () => false,
-  );
 }
 
 function nothingAdded(): Record<RecipientClass, { messages: number; octets: number }> {
