@@ -50,8 +50,6 @@ export interface SourceGate {
   opened(source: string): () => void;
 }
 
-const OPEN_GATE: SourceGate = { mayUse: () => true, mayOpen: () => true, opened: () => () => {} };
-
 export interface SessionPoolOptions {
   readonly client: SmtpClientOptions;
   readonly idleMs: number;
@@ -91,11 +89,7 @@ export class SessionPool {
   }
 
   /** An idle session of the route from the pool, or a new one with the first of its servers that takes it. */
-  async acquire(
-    route: Route,
-    place: SourcePlace,
-    gate: SessionWish = OPEN_GATE,
-  ): Promise<Result<PooledSession, NoSession>> {
+  async acquire(route: Route, place: SourcePlace, gate: SessionWish): Promise<Result<PooledSession, NoSession>> {
     const key = `${route.key} from ${place.pool}`;
     const idle = this.#takeIdle(key, gate);
     return idle === undefined ? this.#open(key, route, { place, gate }) : ok(idle);
