@@ -13,7 +13,7 @@ import {
 import type { ClassPolicy, InboundPolicy } from "./policy.ts";
 
 /** Why something is not taken now, or not at all: the metric's `reason`. */
-export type LimitReached = "size" | "source-rate" | "rate" | "delivery-rate" | "waiting";
+type LimitReached = "size" | "source-rate" | "rate" | "delivery-rate" | "waiting";
 
 export interface NotAdmitted {
   readonly limit: LimitReached;
@@ -26,7 +26,7 @@ const PROVEN_SECONDS = 7 * 86_400;
 /** What waits is measured this often; what this process adds meanwhile is counted. */
 const MEASURED_FOR_MS = 1_000;
 
-export interface AdmissionOptions {
+interface AdmissionOptions {
   readonly db: Db;
   readonly policy: InboundPolicy;
   /** PALOMAR_MX_MAX_SIZE. */

@@ -50,7 +50,7 @@ export interface SourceGate {
   opened(source: string): () => void;
 }
 
-export interface SessionPoolOptions {
+interface SessionPoolOptions {
   readonly client: SmtpClientOptions;
   readonly idleMs: number;
 }
@@ -61,7 +61,7 @@ interface IdleSession {
 }
 
 /** Why there is no session. */
-export interface NoSession {
+interface NoSession {
   readonly failure: SmtpFailure;
   /** What it was said to; undefined where nobody was reached, or where no source may be used. */
   readonly source: string | undefined;
@@ -72,7 +72,7 @@ export interface NoSession {
 }
 
 /** Hears what came of TLS with each server that a new session was tried with. */
-export type HearOfTls = (peer: SmtpPeer, seen: SeenTls) => void;
+type HearOfTls = (peer: SmtpPeer, seen: SeenTls) => void;
 
 /** Who may be spoken from, and who hears of it. */
 export interface SessionWish extends SourceGate {

@@ -5,7 +5,7 @@ import type { Db } from "../platform/postgres/db.ts";
 import { ANY_SOURCE, lotOf } from "../store/mail/queue/lease-partitions.ts";
 import { backOffDestination, endBackOff } from "../store/mail/queue/queue-backoffs.ts";
 
-export interface TroubledDestinationsOptions {
+interface TroubledDestinationsOptions {
   readonly db: Db;
   readonly schedule: RetrySchedule;
   /** The longest that a destination is left alone. */
@@ -15,7 +15,7 @@ export interface TroubledDestinationsOptions {
 }
 
 /** What a destination refused. */
-export interface DestinationRefusal {
+interface DestinationRefusal {
   readonly sources: readonly string[];
   readonly words: string;
   /** The only one whom it may concern, unless others are refused as well; undefined: it concerns all. */

@@ -24,7 +24,7 @@ import { RunningLanes } from "./running-lanes.ts";
 import { PARTITIONS_AT_ONCE, type TrafficShaping } from "./shaping.ts";
 import { TroubledDestinations } from "./troubled-destinations.ts";
 
-export interface WorkerOptions {
+interface WorkerOptions {
   readonly db: Db;
   readonly policy: DeliveryPolicy;
   readonly shaping: TrafficShaping;

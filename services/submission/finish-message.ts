@@ -10,7 +10,7 @@ import { newField } from "./mime-tree.ts";
 import { toSevenBit } from "./to-seven-bit.ts";
 
 /** How the message came, for its Received field. */
-export interface Arrival {
+interface Arrival {
   readonly helloName: string;
   readonly clientAddress: string;
   readonly hostname: string;

@@ -10,7 +10,7 @@ const CRLF = Buffer.from("\r\n", "latin1");
 type Header = Pick<MessageParts, "fields">;
 
 /** Where an entity lies in the body of the one around it. */
-export interface PartRange {
+interface PartRange {
   readonly start: number;
   readonly end: number;
 }

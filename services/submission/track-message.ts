@@ -11,13 +11,13 @@ import type { Steps } from "../core/steps.ts";
 import { charsetOf, contentTypeOf, mediaTypeOf, partsOf, readField, withField } from "./mime-tree.ts";
 
 /** A message whose HTML and text leave place for each recipient's own URLs. */
-export interface TrackedMessage {
+interface TrackedMessage {
   readonly octets: Buffer;
   readonly tracking: MessageTracking;
 }
 
 /** What the campaign wants of the HTML. */
-export interface TrackingSettings {
+interface TrackingSettings {
   /** Links and opening are counted. */
   readonly tracking: boolean;
   /** An unsubscribe link is added, unless the author put its tag somewhere. */

@@ -15,7 +15,7 @@ export interface SimulatedTime {
   readonly timesFaster: number;
 }
 
-export interface PaceExchangerOptions {
+interface PaceExchangerOptions {
   readonly db: Db;
   readonly observe: Observe;
   readonly paces: KnownPaces;

@@ -8,7 +8,7 @@ import { KnownPaces } from "./known-paces.ts";
 import { expectedWaitMs, needsLeave, type PaceEntry, tokensOf, type Waiter } from "./pace-entry.ts";
 import { COMING_MS, PaceExchanger, PORTION_MS, type SimulatedTime } from "./pace-exchanger.ts";
 
-export interface PaceKeeperOptions {
+interface PaceKeeperOptions {
   readonly db: Db;
   readonly replies: readonly ProviderReplies[];
   readonly wordings: { readonly phrases: Phrases };

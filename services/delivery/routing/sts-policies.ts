@@ -8,7 +8,7 @@ import type { Db } from "../../platform/postgres/db.ts";
 import { findStsPolicy, keepStsPolicy } from "../../store/mail/queue/sts-policies.ts";
 import { readStsPolicy, readStsRecord, type StsPolicy } from "./mta-sts.ts";
 
-export interface StsSurroundings {
+interface StsSurroundings {
   readonly db: Db;
   readonly lookUpTexts: LookUpTexts;
   /** Fetches a policy file over HTTPS with a valid certificate, following no redirect (RFC 8461 §3.3). */

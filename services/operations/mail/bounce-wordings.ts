@@ -20,7 +20,7 @@ const NEWEST = 10_000;
 const PAGE = 200;
 
 /** Words that no table knows, by their shape. */
-export interface UnknownWording {
+interface UnknownWording {
   readonly shape: string;
   readonly count: number;
   /** The newest words of this shape. */
@@ -55,7 +55,7 @@ export interface WordingTrial {
 }
 
 /** So many recipients were judged otherwise without the wording. */
-export interface WordingChange {
+interface WordingChange {
   readonly from: BounceReason;
   readonly to: BounceReason;
   readonly count: number;

@@ -229,7 +229,7 @@ function fingerprintOf(items: readonly ProposedItem[]): string {
 }
 
 /** Who agrees, to what, and how zones are changed in his name. */
-export interface Agreement {
+interface Agreement {
   readonly right: SetupRight;
   readonly flatten: boolean;
   readonly fingerprint: string;
@@ -238,7 +238,7 @@ export interface Agreement {
 }
 
 /** What came of it. */
-export interface SetupWritten {
+interface SetupWritten {
   readonly written: readonly ProposedItem[];
   /** Zones that refused their part. */
   readonly refused: readonly { readonly zone: string; readonly reason: Refusal }[];

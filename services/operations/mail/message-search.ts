@@ -38,7 +38,7 @@ export interface MessageSearch {
   readonly until?: Date | undefined;
 }
 
-export interface MessagePage {
+interface MessagePage {
   readonly messages: readonly FoundMessage[];
   /** Where the search goes on; undefined when everything was looked through. */
   readonly next: Place | undefined;
@@ -57,7 +57,7 @@ const MOST_RESULTS = 300;
 const MOST_PATHS = 300;
 
 /** How a search is done: where deliveries are taken from, and what they are sifted by. Undefined: nothing can fit. */
-export interface SearchPlan {
+interface SearchPlan {
   readonly source: CandidateSource;
   readonly conditions: MessageConditions;
 }

@@ -80,7 +80,7 @@ export interface PresentRecords {
 
 export type ReadPresent = (question: SetupQuestion) => PresentRecords;
 
-export type SetupFault =
+type SetupFault =
   | SpfFault
   | "unanswered"
   | "servers-differ"
