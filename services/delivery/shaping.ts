@@ -58,7 +58,7 @@ export interface LearntPace {
   giveBack(leave: Leave): void;
   /** A message is sent from a source now. @returns false where leave went for another one, and this one has none */
   useLeave(leave: Leave, source: string, provider: string): boolean;
-  /** Whether there is leave for a source that nobody has taken. */
+  /** Whether a source has leave that no message has taken. */
   mayUse(source: string, provider: string): boolean;
   /** How many messages more may soon be sent from a source than are waiting already; undefined: any number. */
   room(source: string, provider: string): number | undefined;
@@ -279,7 +279,7 @@ export class TrafficShaping {
     return this.#pace.isWarming(source, provider) ? { source, provider } : undefined;
   }
 
-  /** Undefined where there is no limit. */
+  /** Undefined where there is no limit. From now on the lot is one of those that `room` speaks of until the rate is full. */
   #rateOf(lot: string, source: string): RateLimit | undefined {
     const { messagesPerMinute } = this.policyOf(lot);
     if (messagesPerMinute === null) return undefined;

@@ -232,8 +232,8 @@ export class DeliveryWorker {
     return told;
   }
 
-  /** Partitions that were queued while pools were assigned anew may have the pool of before. */
-  async #putRight(partitions: readonly LeasedPartition[]): Promise<readonly LeasedPartition[]> {
+  /** The partitions in the pools that their campaigns have now: some were queued just before pools were assigned anew. */
+  async #moveToTheirPools(partitions: readonly LeasedPartition[]): Promise<readonly LeasedPartition[]> {
     const { db, tools } = this.#options;
     const right = partitions.map((partition) => {
       const { instanceName, campaignNumid } = partition.message;
@@ -270,7 +270,7 @@ export class DeliveryWorker {
 
   async #startLanesOf(taken: readonly LeasedPartition[]): Promise<void> {
     const { db, shaping } = this.#options;
-    const partitions = await this.#putRight(taken);
+    const partitions = await this.#moveToTheirPools(taken);
     const due = new Map<number, DueDelivery[]>(partitions.map(({ id }) => [id, []]));
     const loaded = await withoutBarred(db, partitions, await loadDueDeliveries(db, partitions));
     for (const delivery of loaded) due.get(delivery.partitionId)?.push(delivery);
