@@ -47,8 +47,8 @@ export class OctetBudget {
     return this.#waiting.length >= this.#mostWaiting || Math.max(...own) >= this.#mostWaiting * ONE_PARTY;
   }
 
-  /** In how many seconds to come back for whom it is crowded: one after another, and not all at once. */
-  secondsUntilTurn(): number {
+  /** Gives whom it is crowded for a turn to come back, one after another. @returns seconds until then */
+  bookTurn(): number {
     const now = performance.now();
     const turn = Math.max(this.#lastTurnMs + BETWEEN_TURNS_MS, now + SOONEST_TURN_MS);
     this.#lastTurnMs = Math.min(turn, now + LATEST_TURN_MS);
