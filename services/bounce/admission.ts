@@ -3,6 +3,7 @@ import type { SmtpReply } from "../core/mail/smtp-reply.ts";
 import { sourceOf } from "../platform/lookups/address-blocks.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import type { MessageSize } from "../platform/smtp/message-collector.ts";
+import { spend } from "../platform/spend.ts";
 import {
   type InboundRoom,
   measureWaiting,
@@ -12,7 +13,7 @@ import {
 import type { ClassPolicy, InboundPolicy } from "./policy.ts";
 
 /** Why something is not taken now, or not at all: the metric's `reason`. */
-export type LimitReached = "size" | "source-rate" | "rate" | "delivery-rate" | "waiting";
+type LimitReached = "size" | "source-rate" | "rate" | "delivery-rate" | "waiting";
 
 export interface NotAdmitted {
   readonly limit: LimitReached;
@@ -25,7 +26,7 @@ const PROVEN_SECONDS = 7 * 86_400;
 /** What waits is measured this often; what this process adds meanwhile is counted. */
 const MEASURED_FOR_MS = 1_000;
 
-export interface AdmissionOptions {
+interface AdmissionOptions {
   readonly db: Db;
   readonly policy: InboundPolicy;
   /** PALOMAR_MX_MAX_SIZE. */
@@ -167,14 +168,6 @@ const ALL = "all";
 async function isSpent(limiter: RateLimiterMemory, key: string): Promise<boolean> {
   const seen = await limiter.get(key);
   return seen !== null && seen.consumedPoints >= limiter.points;
-}
-
-/** @returns false when nothing was left */
-function spend(limiter: RateLimiterMemory, key: string): Promise<boolean> {
-  return limiter.consume(key).then(
-    () => true,
-    () => false,
-  );
 }
 
 function nothingAdded(): Record<RecipientClass, { messages: number; octets: number }> {

@@ -10,7 +10,7 @@ import type { Transaction } from "../platform/postgres/db.ts";
 import { type DeliveryOwner, findDelivery, holdDelivery } from "../store/mail/queue/deliveries.ts";
 
 /** What a finding does to the delivery that it is about. */
-export type Consequence =
+type Consequence =
   | { readonly kind: "bounce"; readonly hard: boolean; readonly detail: Readonly<Record<string, unknown>> }
   | { readonly kind: "complaint"; readonly detail: Readonly<Record<string, unknown>> }
   | { readonly kind: "unsubscribe" }
@@ -55,7 +55,7 @@ function keyOf(text: string): string {
 }
 
 /** Which delivery a message is about, and what says so. */
-export interface Attribution {
+interface Attribution {
   readonly deliveryId: number;
   /** `unsubscribe`: a token that anybody may unsubscribe with, and no more than that. */
   readonly by: "return-path" | "unsubscribe";

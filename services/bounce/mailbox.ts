@@ -14,7 +14,7 @@ export interface MailboxMessage {
 }
 
 /** How a session with a mailbox's server begins and ends. */
-export interface MailboxSession {
+interface MailboxSession {
   readonly lookup: LookupFunction;
   readonly signal: AbortSignal;
 }

@@ -10,7 +10,7 @@ import type { MessageSize } from "../platform/smtp/message-collector.ts";
 import { findTraceParent } from "../store/mail/sends/trace-parents.ts";
 import { Admission, NO_ROOM, type NotAdmitted } from "./admission.ts";
 import { aboutOf, classOf, type InboundTarget, Intake } from "./intake.ts";
-import { type InboundPolicy, loadInboundPolicy } from "./policy.ts";
+import type { InboundPolicy } from "./policy.ts";
 
 /**
  * The MX listener, a method for each verb. Only return paths and report addresses with a valid token and the feedback
@@ -23,7 +23,7 @@ export class MxSession implements SmtpHandlers<never> {
   readonly #intake: Intake;
 
   /** @param onStored called after each message that is safe */
-  constructor(context: ServiceContext, onStored: () => void, policy: InboundPolicy = loadInboundPolicy()) {
+  constructor(context: ServiceContext, onStored: () => void, policy: InboundPolicy) {
     this.#context = context;
     this.#onStored = onStored;
     const isLimited = (clientAddress: string) => this.#isLimited(clientAddress);

@@ -7,7 +7,7 @@ import type { DueDelivery, LeasedPartition } from "../store/mail/queue/queue-lea
 import { type AttemptResult, type Outcome, replyOf } from "./decide.ts";
 
 /** An attempt at a recipient, as it is to be stored. */
-export interface EndedAttempt {
+interface EndedAttempt {
   readonly result: AttemptResult;
   readonly outcome: Outcome;
   /** By the database's clock. */

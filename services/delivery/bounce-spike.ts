@@ -3,7 +3,7 @@ import { type Sentence, sentence } from "../core/sentences.ts";
 import type { BounceSpikeRule } from "./policy.ts";
 
 /** Recipients that have a last outcome, and hard bounces among them. */
-export interface BounceCounts {
+interface BounceCounts {
   readonly tried: number;
   readonly bounced: number;
 }

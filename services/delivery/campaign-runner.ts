@@ -35,7 +35,7 @@ import type { StoredTemplate } from "../store/mail/sends/messages.ts";
 import { judgeBounces } from "./bounce-spike.ts";
 import type { BounceSpikeRule } from "./policy.ts";
 
-export interface CampaignRunnerOptions {
+interface CampaignRunnerOptions {
   readonly db: Db;
   readonly clock: Clock;
   readonly observe: Observe;

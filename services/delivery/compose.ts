@@ -221,7 +221,7 @@ function personalise(content: FinishedContent, tracked: TrackedDelivery, links: 
   return { ...content, octets: fillPlaces(content.octets, content.tracking.places, trackingValues(tracked, links)) };
 }
 
-/** A message that came finished has fields of its own only where its author signed them (`submission/prepare-message.ts`). */
+/** A message that came finished has fields of its own only where its author signed them (`submission/finish-message.ts`). */
 function finish({ octets, unsubscribe }: FinishedContent, unsubscribeUrl: string): Buffer {
   if (!unsubscribe) return octets;
   const own = new Set(splitMessage(octets).fields.map(({ name }) => name));

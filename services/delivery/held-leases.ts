@@ -1,12 +1,12 @@
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import { WakeUp } from "../platform/wake-up.ts";
 import { listHeldDestinations } from "../store/mail/queue/queue-destinations.ts";
 import { extendLeases, type PartitionKey } from "../store/mail/queue/queue-leases.ts";
 import { acknowledgeStops, findStops } from "../store/mail/queue/queue-stops.ts";
 import { eachPlace } from "./each-place.ts";
-import { WakeUp } from "./wake-up.ts";
 
-export interface HeldLeasesOptions {
+interface HeldLeasesOptions {
   readonly db: Db;
   readonly workerId: string;
   readonly leaseSeconds: number;
@@ -21,7 +21,7 @@ const LEASE_MARGIN_MS = 5_000;
 const TIMES_A_TERM = 4;
 
 /** When leases were asked for, as {@link HeldLeases} has it. */
-export interface LeaseRequestMark {
+interface LeaseRequestMark {
   readonly askedAtMs: number;
   readonly stopNotices: number;
 }

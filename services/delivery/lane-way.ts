@@ -20,7 +20,7 @@ export interface WayTools {
 }
 
 /** Why there is no session. */
-export interface Blocked {
+interface Blocked {
   readonly result: AttemptResult;
   /** What it was said to; undefined where nobody was spoken to. */
   readonly source?: string | undefined;

@@ -194,7 +194,8 @@ export class Lane {
       return this.#putOff(Math.max(PUT_OFF_SECONDS, this.#way.restSeconds(source.sources)));
     }
     if (!reached.ok) return reached.error;
-    if (this.#mustWait()) return this.#comeBack(); // others were quicker
+    // Other lanes may have taken the room or the rate while this one connected.
+    if (this.#mustWait()) return this.#comeBack();
     let giveBack = await this.#tools.budget.take(this.#composingOctets, this.#parties);
     let attempt: Attempt | undefined;
     try {
@@ -202,8 +203,7 @@ export class Lane {
       const personal = prepared.ok ? octetsOfValues(prepared.value, delivery) : 0;
       if (personal > this.#partition.message.contentOctets && personal <= MOST_PERSONAL_OCTETS) {
         const all = this.#composingOctets + composingOctets(personal);
-        if (this.#tools.budget.isCrowdedFor(all, this.#parties))
-          return this.#putOff(this.#tools.budget.secondsUntilTurn());
+        if (this.#tools.budget.isCrowdedFor(all, this.#parties)) return this.#putOff(this.#tools.budget.bookTurn());
         giveBack();
         giveBack = await this.#tools.budget.take(all, this.#parties);
       }
@@ -245,7 +245,7 @@ export class Lane {
   /** Takes a turn for memory; a destination whose rate is used up is not leased before it has room anyway. */
   #comeBack(): undefined {
     const { budget } = this.#tools;
-    if (budget.isCrowdedFor(this.#composingOctets, this.#parties)) this.#putOff(budget.secondsUntilTurn());
+    if (budget.isCrowdedFor(this.#composingOctets, this.#parties)) this.#putOff(budget.bookTurn());
   }
 
   /**

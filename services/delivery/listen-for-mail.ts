@@ -3,7 +3,7 @@ import type { ServiceContext } from "../platform/service.ts";
 import { QUEUE_CHANNEL, readNotice } from "../store/mail/queue/queue.ts";
 
 /** What the notices of the queue call for. */
-export interface QueueListener {
+interface QueueListener {
   /** There may be new mail of these instances. */
   onMail(instanceIds: "all" | readonly number[]): void;
   /** A batch or a destination may have been stopped, or a message changed. */

@@ -1,3 +1,5 @@
+import { Counts } from "../core/counts.ts";
+
 /** What takes no more than this part of the budget is not counted: as much as all lanes together may have of it is one. */
 const LITTLE = 1 / 256;
 /** This part of the lanes, and no more than so many, may wait: the others are for what takes little. */
@@ -28,7 +30,7 @@ export class OctetBudget {
   readonly #most: number;
   readonly #mostWaiting: number;
   readonly #waiting: (Share & { readonly proceed: () => void })[] = [];
-  readonly #usedBy = new Map<string, number>();
+  readonly #usedBy = new Counts<string>();
   #used = 0;
   #lastTurnMs = 0;
 
@@ -45,8 +47,8 @@ export class OctetBudget {
     return this.#waiting.length >= this.#mostWaiting || Math.max(...own) >= this.#mostWaiting * ONE_PARTY;
   }
 
-  /** In how many seconds to come back for whom it is crowded: one after another, and not all at once. */
-  secondsUntilTurn(): number {
+  /** Gives whom it is crowded for a turn to come back, one after another. @returns seconds until then */
+  bookTurn(): number {
     const now = performance.now();
     const turn = Math.max(this.#lastTurnMs + BETWEEN_TURNS_MS, now + SOONEST_TURN_MS);
     this.#lastTurnMs = Math.min(turn, now + LATEST_TURN_MS);
@@ -72,7 +74,7 @@ export class OctetBudget {
 
   /** Whether its parties leave enough to others with it. */
   #mayHave({ octets, parties }: Share): boolean {
-    const used = parties.map((party) => this.#usedBy.get(party) ?? 0);
+    const used = parties.map((party) => this.#usedBy.of(party));
     return used.every((own) => own === 0 || own + octets <= this.#most * ONE_PARTY);
   }
 
@@ -86,11 +88,7 @@ export class OctetBudget {
 
   #count({ parties }: Share, change: number): void {
     this.#used += change;
-    for (const party of parties) {
-      const used = (this.#usedBy.get(party) ?? 0) + change;
-      if (used === 0) this.#usedBy.delete(party);
-      else this.#usedBy.set(party, used);
-    }
+    for (const party of parties) this.#usedBy.add(party, change);
   }
 
   #giveBack(share: Share): void {

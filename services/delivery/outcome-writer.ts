@@ -4,6 +4,7 @@ import { type InvalidationRule, recordOutcomes } from "../operations/mail/outcom
 import { fewAtOnce } from "../platform/few-at-once.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import { WakeUp } from "../platform/wake-up.ts";
 import { refuseAway } from "../store/mail/machines.ts";
 import { noteWarmUpDeliveries } from "../store/mail/pace/warm-up-days.ts";
 import type { DeliveryOutcome } from "../store/mail/queue/deliveries.ts";
@@ -11,7 +12,6 @@ import { beginWork } from "../store/mail/queue/mail-work.ts";
 import { type PartitionRelease, releasePartitions } from "../store/mail/queue/queue-leases.ts";
 import { addTlsSessions } from "../store/mail/reports/sent-tls-reports.ts";
 import type { Scale } from "./policy.ts";
-import { WakeUp } from "./wake-up.ts";
 
 export interface OutcomeWriterOptions {
   readonly db: Db;

@@ -1,3 +1,4 @@
+import { Counts } from "../core/counts.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { type Ask, type LeaseResult, leasePartitions, lotOf } from "../store/mail/queue/lease-partitions.ts";
 import type { AbandonedLeases, LeasedPartition } from "../store/mail/queue/queue-leases.ts";
@@ -48,7 +49,7 @@ export class QueueLook {
   readonly #db: Db;
   readonly #now: string;
   readonly #room: Map<string, number>;
-  readonly #takenOf = new Map<number, number>();
+  readonly #takenOf = new Counts<number>();
 
   /** @param now the database's */
   constructor(db: Db, backOffs: KnownBackOffs, now: string, request: LookRequest) {
@@ -66,7 +67,7 @@ export class QueueLook {
   }
 
   busyOf(instanceId: number): number {
-    return (this.request.busy.get(instanceId) ?? 0) + (this.#takenOf.get(instanceId) ?? 0);
+    return (this.request.busy.get(instanceId) ?? 0) + this.#takenOf.of(instanceId);
   }
 
   /** Whether something of a lot could be taken. */
@@ -103,7 +104,7 @@ export class QueueLook {
       this.#room.set(lot, (this.#room.get(lot) ?? this.request.partitionsPerDestination) - 1);
       this.taken.push({ ...partition, resting: this.backOffs.resting(partition.destination) });
     }
-    this.#takenOf.set(instanceId, (this.#takenOf.get(instanceId) ?? 0) + partitions.length);
+    this.#takenOf.add(instanceId, partitions.length);
     const visitedAll = lots.length < ask.lots;
     const last = visitedAll && before !== "" ? barred.at(-1)! : (lots.at(-1) ?? ask.after);
     return { ...result, ask, isRoundOver: visitedAll && before === "", last };

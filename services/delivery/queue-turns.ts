@@ -276,9 +276,9 @@ function leastBusy(turns: readonly InstanceTurn[], look: QueueLook): InstanceTur
 }
 
 /**
- * The next look begins after this one: with the first that got less than was asked of it, so that it finds room then. Who
- * came first now is not that one. Where all got what was asked the next look begins with others, or, where there are none,
- * with the second one.
+ * The instance behind which the next look begins. It begins with the first that got less than was asked of it, so that it
+ * finds room then; whoever came first this time had all the room, and does not count. Where all got what was asked it begins
+ * with those that were not asked, or, where all were, with the second one.
  * @param asked in the order of their turns
  */
 function lastWithItsTurn(asked: readonly InstanceTurn[], wereAllAsked: boolean): InstanceTurn | undefined {

@@ -8,7 +8,7 @@ import { isSpread } from "../store/mail/by-instance.ts";
 import { endWatches, listReportingInstances, listWatchesOver } from "../store/mail/queue/delivery-reports.ts";
 import { announceMail } from "../store/mail/queue/queue.ts";
 
-export interface ReporterOptions {
+interface ReporterOptions {
   readonly db: Db;
   readonly clock: Clock;
   readonly observe: Observe;

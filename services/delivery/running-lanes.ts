@@ -2,13 +2,13 @@ import type { Lane } from "./lane.ts";
 import type { DeliveryPolicy } from "./policy.ts";
 
 /** A lane at work on a partition. */
-export interface RunningLane {
+interface RunningLane {
   readonly instanceId: number;
   readonly lane: Pick<Lane, "waitedMs" | "path">;
   readonly done: Promise<void>;
 }
 
-export interface LaneNumbers extends Pick<DeliveryPolicy, "waitingLanes"> {
+interface LaneNumbers extends Pick<DeliveryPolicy, "waitingLanes"> {
   /** That there are at once, without those that wait (`Scale`). */
   readonly lanes: number;
 }

@@ -5,9 +5,9 @@ import {
   openSmtpSession,
   type SeenTls,
   type SmtpClientOptions,
+  type SmtpClientSession,
   type SmtpFailure,
   type SmtpPeer,
-  type SmtpSession,
 } from "../platform/smtp/client.ts";
 import type { SourceAddress, SourcePlace } from "./routing/source-pools.ts";
 
@@ -24,7 +24,7 @@ export interface Route {
 
 /** A session that is in use by one lane. */
 export interface PooledSession {
-  readonly session: SmtpSession;
+  readonly session: SmtpClientSession;
   readonly path: AttemptPath;
   /** It leaves from there; see `SourcePlace`. */
   readonly source: string;
@@ -50,9 +50,7 @@ export interface SourceGate {
   opened(source: string): () => void;
 }
 
-const OPEN_GATE: SourceGate = { mayUse: () => true, mayOpen: () => true, opened: () => () => {} };
-
-export interface SessionPoolOptions {
+interface SessionPoolOptions {
   readonly client: SmtpClientOptions;
   readonly idleMs: number;
 }
@@ -63,7 +61,7 @@ interface IdleSession {
 }
 
 /** Why there is no session. */
-export interface NoSession {
+interface NoSession {
   readonly failure: SmtpFailure;
   /** What it was said to; undefined where nobody was reached, or where no source may be used. */
   readonly source: string | undefined;
@@ -74,7 +72,7 @@ export interface NoSession {
 }
 
 /** Hears what came of TLS with each server that a new session was tried with. */
-export type HearOfTls = (peer: SmtpPeer, seen: SeenTls) => void;
+type HearOfTls = (peer: SmtpPeer, seen: SeenTls) => void;
 
 /** Who may be spoken from, and who hears of it. */
 export interface SessionWish extends SourceGate {
@@ -91,11 +89,7 @@ export class SessionPool {
   }
 
   /** An idle session of the route from the pool, or a new one with the first of its servers that takes it. */
-  async acquire(
-    route: Route,
-    place: SourcePlace,
-    gate: SessionWish = OPEN_GATE,
-  ): Promise<Result<PooledSession, NoSession>> {
+  async acquire(route: Route, place: SourcePlace, gate: SessionWish): Promise<Result<PooledSession, NoSession>> {
     const key = `${route.key} from ${place.pool}`;
     const idle = this.#takeIdle(key, gate);
     return idle === undefined ? this.#open(key, route, { place, gate }) : ok(idle);
@@ -185,7 +179,7 @@ function pathTo({ name, host, tls }: SmtpPeer): AttemptPath {
 }
 
 function pooledSession(
-  session: SmtpSession,
+  session: SmtpClientSession,
   { closed, ...kept }: Pick<PooledSession, "source" | "path" | "key"> & { closed(): void },
 ): PooledSession {
   let isClosed = false;

@@ -21,7 +21,7 @@ interface SharedRate {
 }
 
 /** What the pace must know of an attempt beside its result. */
-export interface AttemptFacts {
+export interface PacedAttempt {
   /** Messages that had gone over its session, this one included. */
   readonly messages: number;
   /** How long it took. */
@@ -58,7 +58,7 @@ export interface LearntPace {
   giveBack(leave: Leave): void;
   /** A message is sent from a source now. @returns false where leave went for another one, and this one has none */
   useLeave(leave: Leave, source: string, provider: string): boolean;
-  /** Whether there is leave for a source that nobody has taken. */
+  /** Whether a source has leave that no message has taken. */
   mayUse(source: string, provider: string): boolean;
   /** How many messages more may soon be sent from a source than are waiting already; undefined: any number. */
   room(source: string, provider: string): number | undefined;
@@ -80,7 +80,7 @@ export interface LearntPace {
    * How an attempt from a source ended.
    * @returns whether the far side wants less of it, so that it waits
    */
-  note(key: PaceKey, result: AttemptResult, facts: Omit<AttemptFacts, "exchanger">): boolean;
+  note(key: PaceKey, result: AttemptResult, facts: Omit<PacedAttempt, "exchanger">): boolean;
 }
 
 /**
@@ -255,7 +255,7 @@ export class TrafficShaping {
   }
 
   /** How an attempt at a lot ended. @returns whether the source waits now, as the far side wants less of it */
-  note(lot: string, source: string, result: AttemptResult, { exchanger, ...facts }: AttemptFacts): boolean {
+  note(lot: string, source: string, result: AttemptResult, { exchanger, ...facts }: PacedAttempt): boolean {
     return this.#pace?.note({ source, provider: this.#speakerOf(lot, exchanger) }, result, facts) ?? false;
   }
 
@@ -279,7 +279,7 @@ export class TrafficShaping {
     return this.#pace.isWarming(source, provider) ? { source, provider } : undefined;
   }
 
-  /** Undefined where there is no limit. */
+  /** Undefined where there is no limit. From now on the lot is one of those that `room` speaks of until the rate is full. */
   #rateOf(lot: string, source: string): RateLimit | undefined {
     const { messagesPerMinute } = this.policyOf(lot);
     if (messagesPerMinute === null) return undefined;

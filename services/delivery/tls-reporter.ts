@@ -1,6 +1,7 @@
 import { setMaxListeners } from "node:events";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
+import { Counts } from "../core/counts.ts";
 import type { KeyRing } from "../core/key-ring.ts";
 import { DkimSigner } from "../core/mail/dkim.ts";
 import type { Envelope } from "../core/mail/envelope.ts";
@@ -138,21 +139,18 @@ export function startTlsReporter(options: TlsReporterOptions): { stop(): Promise
 
 /** Servers that reports go to by mail at this moment. */
 class BusyServers {
-  readonly #counts = new Map<string, number>();
+  readonly #counts = new Counts<string>();
 
   /** @returns false where it has as many as it may have */
   enter({ host, port }: SmtpPeer): boolean {
     const server = `${host} ${port}`;
-    const count = this.#counts.get(server) ?? 0;
-    if (count < FOR_ONE) this.#counts.set(server, count + 1);
-    return count < FOR_ONE;
+    if (this.#counts.of(server) >= FOR_ONE) return false;
+    this.#counts.add(server, 1);
+    return true;
   }
 
   leave({ host, port }: SmtpPeer): void {
-    const server = `${host} ${port}`;
-    const left = (this.#counts.get(server) ?? 1) - 1;
-    if (left > 0) this.#counts.set(server, left);
-    else this.#counts.delete(server);
+    this.#counts.add(`${host} ${port}`, -1);
   }
 }
 

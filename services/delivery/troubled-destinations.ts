@@ -5,7 +5,7 @@ import type { Db } from "../platform/postgres/db.ts";
 import { ANY_SOURCE, lotOf } from "../store/mail/queue/lease-partitions.ts";
 import { backOffDestination, endBackOff } from "../store/mail/queue/queue-backoffs.ts";
 
-export interface TroubledDestinationsOptions {
+interface TroubledDestinationsOptions {
   readonly db: Db;
   readonly schedule: RetrySchedule;
   /** The longest that a destination is left alone. */
@@ -15,7 +15,7 @@ export interface TroubledDestinationsOptions {
 }
 
 /** What a destination refused. */
-export interface DestinationRefusal {
+interface DestinationRefusal {
   readonly sources: readonly string[];
   readonly words: string;
   /** The only one whom it may concern, unless others are refused as well; undefined: it concerns all. */
@@ -54,12 +54,13 @@ export class TroubledDestinations {
    * @returns those that are in trouble there: others need not be tried from them now
    */
   noteRefused(destination: string, { sources, words, recipient }: DestinationRefusal): readonly string[] {
-    const inTrouble = sources.filter((source) => this.#concernsOthers(lotOf(destination, source), recipient));
+    const inTrouble = sources.filter((source) => this.#countRefusal(lotOf(destination, source), recipient));
     if (inTrouble.length > 0) this.#store(this.#backOff(destination, inTrouble, words));
     return inTrouble;
   }
 
-  #concernsOthers(lot: string, recipient: string | undefined): boolean {
+  /** @returns whether the refusal is about the destination: it says so, or so many recipients were refused */
+  #countRefusal(lot: string, recipient: string | undefined): boolean {
     if (recipient === undefined) return true;
     const refused = this.#refused.get(lot) ?? new Set();
     this.#refused.set(lot, refused.add(recipient));

@@ -6,6 +6,7 @@ import type { AttemptLog } from "../operations/mail/attempt-log.ts";
 import { withoutBarred } from "../operations/mail/late-withdrawals.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
+import { WakeUp } from "../platform/wake-up.ts";
 import { isSpread } from "../store/mail/by-instance.ts";
 import { lotOf } from "../store/mail/queue/lease-partitions.ts";
 import { assignPools, movePartitions } from "../store/mail/queue/pool-assignments.ts";
@@ -22,9 +23,8 @@ import { QueueTurns } from "./queue-turns.ts";
 import { RunningLanes } from "./running-lanes.ts";
 import { PARTITIONS_AT_ONCE, type TrafficShaping } from "./shaping.ts";
 import { TroubledDestinations } from "./troubled-destinations.ts";
-import { WakeUp } from "./wake-up.ts";
 
-export interface WorkerOptions {
+interface WorkerOptions {
   readonly db: Db;
   readonly policy: DeliveryPolicy;
   readonly shaping: TrafficShaping;
@@ -232,8 +232,8 @@ export class DeliveryWorker {
     return told;
   }
 
-  /** Partitions that were queued while pools were assigned anew may have the pool of before. */
-  async #putRight(partitions: readonly LeasedPartition[]): Promise<readonly LeasedPartition[]> {
+  /** The partitions in the pools that their campaigns have now: some were queued just before pools were assigned anew. */
+  async #moveToTheirPools(partitions: readonly LeasedPartition[]): Promise<readonly LeasedPartition[]> {
     const { db, tools } = this.#options;
     const right = partitions.map((partition) => {
       const { instanceName, campaignNumid } = partition.message;
@@ -270,7 +270,7 @@ export class DeliveryWorker {
 
   async #startLanesOf(taken: readonly LeasedPartition[]): Promise<void> {
     const { db, shaping } = this.#options;
-    const partitions = await this.#putRight(taken);
+    const partitions = await this.#moveToTheirPools(taken);
     const due = new Map<number, DueDelivery[]>(partitions.map(({ id }) => [id, []]));
     const loaded = await withoutBarred(db, partitions, await loadDueDeliveries(db, partitions));
     for (const delivery of loaded) due.get(delivery.partitionId)?.push(delivery);

@@ -10,7 +10,7 @@ import type { Instance } from "../store/mail/instances/instances.ts";
 import { type FeedSelection, findFirstPosition, keepForStreams, readFeed } from "../store/mail/tracking/event-feed.ts";
 import { FeedWatches, type Watching } from "./feed-watches.ts";
 
-export interface EventStreamOptions {
+interface EventStreamOptions {
   readonly db: Db;
   readonly clock: Clock;
   readonly observe: Observe;
@@ -192,7 +192,7 @@ export class EventStreams {
 }
 
 /** Why a stream ended: its reader went, or read too slowly; its time was over; or the database was away. */
-export type StreamEnd = "reader" | "slow" | "life" | "failure";
+type StreamEnd = "reader" | "slow" | "life" | "failure";
 
 function frameOf(event: FullToldJson): string {
   return `id: ${event.id}\nevent: ${event.evento}\ndata: ${JSON.stringify(event)}\n\n`;

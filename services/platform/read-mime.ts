@@ -1,7 +1,7 @@
 import { finished } from "node:stream/promises";
 import type { MessageChunk, MimeNode, Splitter } from "@zone-eu/mailsplit";
-import { decodeCharset, decodeQuotedPrintable } from "../core/mail/bounce/decode.ts";
 import { headerValue, MIME_LIMITS, type MimePart, parseHeaders } from "../core/mail/bounce/mime.ts";
+import { decodeCharset, decodeQuotedPrintable } from "../core/mail/decode.ts";
 
 /**
  * Reads a message of any size into a tree, within {@link MIME_LIMITS}; never rejects. mailparser's splitter takes it apart:

@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from "node:timers/promises";
+import { WakeUp } from "./wake-up.ts";
 
 /** One kind of work, as a loop needs it. */
 export interface Turns {
@@ -13,8 +13,7 @@ export class RepeatedWork {
   readonly #turns: Turns;
   readonly #stopping = new AbortController();
   readonly #running: Promise<void>;
-  /** Woken before or during the rest that comes next. */
-  #woken = new AbortController();
+  readonly #wakeUp = new WakeUp();
 
   constructor(turns: Turns) {
     this.#turns = turns;
@@ -23,7 +22,7 @@ export class RepeatedWork {
 
   /** There is something to do: the rest ends, or does not begin. */
   wake(): void {
-    this.#woken.abort();
+    this.#wakeUp.ring();
   }
 
   /** Waits for the turn that is under way; its signal tells it to hurry. */
@@ -35,9 +34,9 @@ export class RepeatedWork {
 
   async #run(): Promise<void> {
     while (!this.#stopping.signal.aborted) {
-      this.#woken = new AbortController();
+      this.#wakeUp.forget();
       const restMs = await this.#takeTurn();
-      if (restMs > 0) await sleep(restMs, undefined, { signal: this.#woken.signal }).catch(() => {});
+      if (restMs > 0) await this.#wakeUp.wait(restMs);
     }
   }
 

@@ -2,7 +2,7 @@ import { validateAddress } from "../core/mail/address.ts";
 import { makeEnvelope } from "../core/mail/envelope.ts";
 import { describeSmtpReply } from "../core/mail/smtp-reply.ts";
 import type { ServiceContext } from "../platform/service.ts";
-import { openSmtpSession, type SmtpSession } from "../platform/smtp/client.ts";
+import { openSmtpSession, type SmtpClientSession } from "../platform/smtp/client.ts";
 import {
   listOwedReports,
   type OwedReport,
@@ -83,7 +83,7 @@ export class Reporter {
   }
 
   /** @returns false when the listener could not be spoken to: the report stays owed */
-  async #send(session: SmtpSession, message: OwedReport): Promise<boolean> {
+  async #send(session: SmtpClientSession, message: OwedReport): Promise<boolean> {
     const { config, clock, db, observe } = this.#context;
     const received = await readSandboxMessage(db, message.id);
     // Forgotten meanwhile.

@@ -8,7 +8,7 @@ import { runInTurns } from "../platform/turns.ts";
 import type { Campaign } from "../store/mail/campaigns/campaigns.ts";
 import type { SubmissionReporting, SubmissionSettings } from "../store/mail/instances/submission-settings.ts";
 import type { ReportRequest } from "../store/mail/sends/messages.ts";
-import type { PreparedMessage } from "./prepare-message.ts";
+import type { FinishedMessage } from "./finish-message.ts";
 import { trackMessage } from "./track-message.ts";
 
 /** Where it is from and for whom; the recipients passed RCPT. */
@@ -23,7 +23,7 @@ type SubmittedEnvelope = Pick<SmtpSession<unknown>, "mailFrom" | "rcptTo" | "smt
 export async function acceptMessage(
   sends: SendQueue,
   { campaign, settings }: { readonly campaign: Campaign; readonly settings: SubmissionSettings & SubmissionReporting },
-  message: PreparedMessage & SubmittedEnvelope & { readonly verdict?: ContentVerdict | undefined },
+  message: FinishedMessage & SubmittedEnvelope & { readonly verdict?: ContentVerdict | undefined },
 ): Promise<SendOutcome> {
   const unsubscribe = campaign.unsubscribe === true;
   const tracked = await runInTurns(trackMessage(message.octets, { tracking: settings.tracking, unsubscribe }));

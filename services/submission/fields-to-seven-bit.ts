@@ -4,7 +4,7 @@ import { charsetDecoder, WINDOWS_1252 } from "../core/mail/charset.ts";
 import { headerAddress } from "../core/mail/headers.ts";
 import { fieldValue, type RawField } from "../core/mail/message.ts";
 import { parameter } from "../core/mail/mime.ts";
-import { newField } from "./mime-tree.ts";
+import { charsetOf, newField } from "./mime-tree.ts";
 
 const BEYOND_ASCII = /[^\x00-\x7f]/;
 /** Phrases with something in angle brackets behind them; that of List-Id is no address (RFC 2919 §3). */
@@ -26,24 +26,23 @@ const WORD_OCTETS = 30;
  * @see RFC 6409 §8
  */
 export function encodeFields(fields: readonly RawField[]): readonly RawField[] {
-  const type = fields.find(({ name }) => name === "content-type");
-  const encoded = fields.map((field) => (BEYOND_ASCII.test(field.raw) ? encodeField(field, type) : field));
+  const charset = charsetOf({ fields });
+  const encoded = fields.map((field) => (BEYOND_ASCII.test(field.raw) ? encodeField(field, charset) : field));
   return encoded.some((field, index) => field !== fields[index]) ? encoded : fields;
 }
 
-function encodeField(field: RawField, contentType: RawField | undefined): RawField {
+function encodeField(field: RawField, charset: string | undefined): RawField {
   const encode = encoderOf(field.name);
   if (encode === undefined) return field;
   // Of mailboxes and parameters each octet has to stay the character that they were judged by.
-  const text = textOf(Buffer.from(fieldValue(field), "latin1"), encode === encodeText ? contentType : undefined);
+  const text = textOf(Buffer.from(fieldValue(field), "latin1"), encode === encodeText ? charset : undefined);
   const encoded = encode(text.replaceAll(/[ \t]+/g, " "));
   if (BEYOND_ASCII.test(encoded) || encoded.split(" ").some((word) => word.length > LONGEST_WORD)) return field;
   return newField(field.raw.slice(0, field.raw.indexOf(":")).trimEnd(), encoded);
 }
 
-function textOf(octets: Buffer, contentType: RawField | undefined): string {
+function textOf(octets: Buffer, label: string | undefined): string {
   if (isUtf8(octets)) return octets.toString("utf8");
-  const label = contentType && /;\s*charset\s*=\s*"?([^\s";]+)/i.exec(fieldValue(contentType))?.[1];
   const charset = label ? charsetDecoder(label, { fatal: true }) : undefined;
   try {
     // Of UTF-16 and its like no header can be.

@@ -2,7 +2,7 @@ import { isAscii } from "node:buffer";
 import { headerLength, splitMessage } from "../core/mail/message.ts";
 import type { SmtpReply } from "../core/mail/smtp-reply.ts";
 import type { SmtpHandlers } from "../platform/smtp/handlers.ts";
-import { delimiterStarts, findDelimiters, MOST_LEVELS, mediaTypeOf, readBoundary, readField } from "./mime-tree.ts";
+import { delimiterStarts, mediaTypeOf, partsOf } from "./mime-tree.ts";
 
 /** Without the CRLF (RFC 5322 §2.1.1). */
 const MOST_LINE_OCTETS = 998;
@@ -62,24 +62,14 @@ class StructureCount {
     const entity = splitMessage(octets);
     this.#fields += entity.fields.length;
     if (this.#fields > MOST_FIELDS) return `the header and those of the parts have more than ${MOST_FIELDS} fields`;
-    if (level > MOST_LEVELS) return undefined;
-    const contentType = readField(entity, "content-type") ?? "text/plain";
-    const type = mediaTypeOf(contentType);
     // Of an enclosed message nothing is read unless it has to be encoded; many are in base64.
-    if (type === "message/rfc822") return isAscii(entity.body) ? undefined : this.add(entity.body, level + 1);
-    const boundary = type.startsWith("multipart/") ? readBoundary(contentType) : undefined;
-    return boundary === undefined ? undefined : this.#addParts(entity.body, boundary, level);
-  }
-
-  #addParts(body: Buffer, boundary: string, level: number): string | undefined {
-    for (const _ of delimiterStarts(body, boundary)) {
+    if (mediaTypeOf(entity) === "message/rfc822" && isAscii(entity.body)) return undefined;
+    for (const _ of delimiterStarts(entity)) {
       this.#parts += 1;
       if (this.#parts > MOST_PARTS) return `the message has more than ${MOST_PARTS} parts`;
     }
-    const delimiters = findDelimiters(body, boundary);
-    for (const [index, { end, closes }] of delimiters.entries()) {
-      if (closes) break;
-      const excess = this.add(body.subarray(end, delimiters[index + 1]?.start), level + 1);
+    for (const { start, end } of partsOf(entity, level)) {
+      const excess = this.add(entity.body.subarray(start, end), level + 1);
       if (excess !== undefined) return excess;
     }
     return undefined;

@@ -15,7 +15,7 @@ import type { SmtpHandlers, SmtpSession } from "../platform/smtp/handlers.ts";
 import { readSubmissionRules, type SubmissionRules } from "../store/mail/instances/submission-settings.ts";
 import { acceptMessage } from "./accept.ts";
 import { Authoriser, type Submitter } from "./authorise.ts";
-import { type MessageRefusal, type MessageRules, MOST_AUTHORS, prepareMessage } from "./prepare-message.ts";
+import { finishMessage, type MessageRefusal, type MessageRules, MOST_AUTHORS } from "./finish-message.ts";
 
 type Session = SmtpSession<Submitter>;
 
@@ -91,17 +91,17 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
       const rules = await rulesInForce.atEndOfData(session.user);
       if (!rules) return LOGIN_ENDED;
       const { senderDomains, ...settings } = rules;
-      const prepared = prepareMessage(octets, messageRules(session.user, senderDomains), {
+      const finished = finishMessage(octets, messageRules(session.user, senderDomains), {
         ...arrivalOf(session),
         hostname: config.hostname,
         at: new Date(clock.nowMs()),
       });
-      if (!prepared.ok) return REFUSALS[prepared.error];
-      const looked = await lookAt(content, prepared.value.octets, session);
+      if (!finished.ok) return REFUSALS[finished.error];
+      const looked = await lookAt(content, finished.value.octets, session);
       if ("code" in looked) return looked;
       const { campaign } = session.user;
       const { mailFrom, rcptTo, smtpUtf8, dsn, recipientDsn } = session;
-      const message = { ...prepared.value, ...looked, mailFrom, rcptTo, smtpUtf8, dsn, recipientDsn };
+      const message = { ...finished.value, ...looked, mailFrom, rcptTo, smtpUtf8, dsn, recipientDsn };
       const accepted = await acceptMessage(sends, { campaign, settings }, message);
       if (!accepted.ok) return refusalReply(accepted.error);
       const { eeid } = accepted.value;

@@ -2,7 +2,7 @@ import { isAscii, isUtf8 } from "node:buffer";
 import { joinMessage, type MessageParts, splitMessage } from "../core/mail/message.ts";
 import { encodeBase64Lines, encodeQuotedPrintable, prefersBase64 } from "../core/mail/mime.ts";
 import { encodeFields } from "./fields-to-seven-bit.ts";
-import { findDelimiters, MOST_LEVELS, mediaTypeOf, newField, readBoundary, readField, withField } from "./mime-tree.ts";
+import { mediaTypeOf, newField, partsOf, readField, withField } from "./mime-tree.ts";
 
 const ENCODING_FIELD = "content-transfer-encoding";
 
@@ -24,36 +24,30 @@ export function toSevenBit(message: MessageParts): MessageParts {
 function encodeEntity(given: MessageParts, level: number): MessageParts {
   const fields = encodeFields(given.fields);
   const entity = fields === given.fields ? given : { ...given, fields };
-  if (isAscii(entity.body) || level > MOST_LEVELS) return entity;
-  const contentType = readField(entity, "content-type") ?? "text/plain";
-  const type = mediaTypeOf(contentType);
+  if (isAscii(entity.body)) return entity;
+  const type = mediaTypeOf(entity);
   // RFC 1847 §2.1: what is signed or encrypted was 7-bit already, or is nobody's to change.
   if (type === "multipart/signed" || type === "multipart/encrypted") return entity;
-  if (type.startsWith("multipart/")) return encodeMultipart(entity, contentType, level);
-  if (type === "message/rfc822") return relabel(entity, encodeOctets(entity.body, level));
+  if (type.startsWith("multipart/") || type === "message/rfc822") return encodeParts(entity, level);
   // RFC 2046 §5.2: no other message type may be encoded.
   return type.startsWith("message/") ? entity : encodeLeaf(entity, type);
 }
 
 function encodeOctets(octets: Buffer, level: number): Buffer {
   const parts = splitMessage(octets);
-  const encoded = encodeEntity(parts, level + 1);
+  const encoded = encodeEntity(parts, level);
   return encoded === parts ? octets : joinMessage(encoded);
 }
 
-function encodeMultipart(entity: MessageParts, contentType: string, level: number): MessageParts {
-  const boundary = readBoundary(contentType);
-  if (boundary === undefined) return entity;
-  const delimiters = findDelimiters(entity.body, boundary);
-  const pieces: Buffer[] = [entity.body.subarray(0, delimiters[0]?.end ?? entity.body.length)];
-  for (const [index, { end, closes }] of delimiters.entries()) {
-    const next = delimiters[index + 1];
-    const part = entity.body.subarray(end, next?.start ?? entity.body.length);
-    pieces.push(closes ? part : encodeOctets(part, level));
-    if (next) pieces.push(entity.body.subarray(next.start, next.end));
-    if (closes) break;
+function encodeParts(entity: MessageParts, level: number): MessageParts {
+  const { body } = entity;
+  const pieces: Buffer[] = [];
+  let written = 0;
+  for (const { start, end } of partsOf(entity, level)) {
+    pieces.push(body.subarray(written, start), encodeOctets(body.subarray(start, end), level + 1));
+    written = end;
   }
-  return relabel(entity, Buffer.concat(pieces));
+  return relabel(entity, Buffer.concat([...pieces, body.subarray(written)]));
 }
 
 function encodeLeaf(entity: MessageParts, type: string): MessageParts {

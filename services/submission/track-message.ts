@@ -1,5 +1,5 @@
-import { decodeQuotedPrintable } from "../core/mail/bounce/decode.ts";
 import { charsetDecoder } from "../core/mail/charset.ts";
+import { decodeQuotedPrintable } from "../core/mail/decode.ts";
 import { plainField } from "../core/mail/headers.ts";
 import { joinMessage, type MessageParts, splitMessage } from "../core/mail/message.ts";
 import type { MessagePlace, MessageTracking } from "../core/mail/message-places.ts";
@@ -8,16 +8,16 @@ import { MOST_PLACES, parseTemplate, UNSUBSCRIBE_TAG, wrappedTagName } from "../
 import { withUnsubscribeLink } from "../core/mail/template.ts";
 import { clickTag, OPEN_TAG, type TrackedHtml, trackHtmlSteps } from "../core/mail/tracking-html.ts";
 import type { Steps } from "../core/steps.ts";
-import { findDelimiters, MOST_LEVELS, mediaTypeOf, readBoundary, readField, withField } from "./mime-tree.ts";
+import { charsetOf, contentTypeOf, mediaTypeOf, partsOf, readField, withField } from "./mime-tree.ts";
 
 /** A message whose HTML and text leave place for each recipient's own URLs. */
-export interface TrackedMessage {
+interface TrackedMessage {
   readonly octets: Buffer;
   readonly tracking: MessageTracking;
 }
 
 /** What the campaign wants of the HTML. */
-export interface TrackingSettings {
+interface TrackingSettings {
   /** Links and opening are counted. */
   readonly tracking: boolean;
   /** An unsubscribe link is added, unless the author put its tag somewhere. */
@@ -89,21 +89,16 @@ function* collectTexts(
 ): Steps<void> {
   yield;
   const entity = splitMessage(message.subarray(start, end));
-  const contentType = readField(entity, "content-type") ?? "text/plain";
-  const type = mediaTypeOf(contentType);
+  const type = mediaTypeOf(entity);
   if (type === "text/html" || type === "text/plain") {
     const isAttached = /^attachment\b/i.test(readField(entity, "content-disposition") ?? "");
     if (!isAttached) parts.push({ start, end, type });
     return;
   }
-  const boundary = SEARCHED.has(type) && level < MOST_LEVELS ? readBoundary(contentType) : undefined;
-  if (boundary === undefined) return;
+  if (!SEARCHED.has(type)) return;
   const bodyStart = end - entity.body.length;
-  const delimiters = findDelimiters(entity.body, boundary);
-  for (const [index, delimiter] of delimiters.entries()) {
-    if (delimiter.closes) break;
-    const next = delimiters[index + 1]?.start ?? entity.body.length;
-    const range = { start: bodyStart + delimiter.end, end: bodyStart + next, level: level + 1 };
+  for (const part of partsOf(entity, level)) {
+    const range = { start: bodyStart + part.start, end: bodyStart + part.end, level: level + 1 };
     yield* collectTexts(message, range, parts);
   }
 }
@@ -141,7 +136,7 @@ function* rewritePart(
 function readText(entity: MessageParts): string | undefined {
   const octets = decodeBody(entity);
   if (octets === undefined) return undefined;
-  const label = /;\s*charset\s*=\s*"?([^\s";]+)/i.exec(readField(entity, "content-type") ?? "")?.[1] ?? "utf-8";
+  const label = charsetOf(entity) ?? "utf-8";
   const charset = /^(us-)?ascii$/i.test(label) ? "utf-8" : label;
   try {
     const text = charsetDecoder(charset, { fatal: true, ignoreBOM: true })?.decode(octets);
@@ -222,8 +217,7 @@ function isPlaceTag(tag: string): boolean {
 function describeText(entity: MessageParts): MessageParts["fields"] {
   const fields = entity.fields.filter(({ name }) => name !== "content-md5");
   const encoded = withField(fields, "Content-Transfer-Encoding", "quoted-printable");
-  const contentType = readField(entity, "content-type") ?? "text/plain";
-  if (/;\s*charset\s*=\s*"?utf-?8"?/i.test(contentType)) return encoded;
-  const parameters = contentType.replace(/;\s*charset\s*=\s*("[^"]*"|[^\s;]*)/gi, "");
+  if (/^utf-?8$/i.test(charsetOf(entity) ?? "")) return encoded;
+  const parameters = contentTypeOf(entity).replace(/;\s*charset\s*=\s*("[^"]*"|[^\s;]*)/gi, "");
   return withField(encoded, "Content-Type", `${parameters}; charset=utf-8`);
 }

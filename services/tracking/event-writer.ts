@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type MachineRule, storeTouches, type Touch } from "../operations/mail/tracking-events.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import { type Db, isAboutData, type Transaction } from "../platform/postgres/db.ts";
+import { WakeUp } from "../platform/wake-up.ts";
 import { isWhole } from "../store/mail/machines.ts";
 import { keepTouches, takeKeptTouches } from "../store/mail/tracking/kept-touches.ts";
 import { findSpoolPosition, saveSpoolPosition } from "../store/mail/tracking/tracking-positions.ts";
@@ -27,10 +28,9 @@ export class EventWriter {
   readonly #rule: MachineRule;
   readonly #observe: Observe;
   #position: SpoolPosition | undefined;
-  #isWoken = false;
+  readonly #wakeUp = new WakeUp();
   /** By the monotonic clock; at once where there may be some. */
   #lookForKeptAtMs = 0;
-  #endRest: () => void = () => {};
   readonly #stopping = new AbortController();
   #running: Promise<void> = Promise.resolve();
 
@@ -47,8 +47,7 @@ export class EventWriter {
 
   /** Something was appended. */
   wake(): void {
-    this.#isWoken = true;
-    this.#endRest();
+    this.#wakeUp.ring();
   }
 
   /** Stores what is there, if the database answers; the rest is for the next start. */
@@ -70,7 +69,7 @@ export class EventWriter {
           continue;
         }
         if (signal.aborted) return;
-        await this.#rest();
+        await this.#wakeUp.wait(IDLE_MS);
       } catch (error) {
         if (failures === 0) this.#observe({ kind: "tracking-events-wait", level: "warn", err: error });
         if (signal.aborted) return;
@@ -83,7 +82,7 @@ export class EventWriter {
 
   /** @returns whether there was anything */
   async #storeNext(): Promise<boolean> {
-    this.#isWoken = false;
+    this.#wakeUp.forget();
     const allAnswer = isWhole(this.#db);
     if (await this.#storeKept(allAnswer)) return true;
     this.#position ??= (await findSpoolPosition(this.#db, this.#spool.id)) ?? { segment: 0, offset: 0 };
@@ -155,18 +154,6 @@ export class EventWriter {
       }
     }
     return kept;
-  }
-
-  /** Until something comes, at most for a while. */
-  #rest(): Promise<void> {
-    if (this.#isWoken) return Promise.resolve();
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, IDLE_MS);
-      this.#endRest = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
   }
 }
 

@@ -13,7 +13,7 @@ import {
 } from "../store/mail/tracking/tracking.ts";
 
 /** Where a link of a message leads. */
-export interface LinkTarget {
+interface LinkTarget {
   readonly instanceId: number;
   /** Personal tags included. */
   readonly target: string;

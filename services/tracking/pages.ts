@@ -4,10 +4,10 @@ import { escapeHtml } from "../core/mail/personalise.ts";
 import type { SubscriptionChoice } from "../operations/mail/tracking-subscriptions.ts";
 import type { Subscription } from "../store/mail/tracking/subscriptions.ts";
 
-export type Language = "es" | "en";
+type Language = "es" | "en";
 
 /** What went wrong, in words for strangers; nothing of the request is repeated. */
-export type ErrorPage = "bad-link" | "gone" | "no-page" | "wrong-method" | "too-many" | "too-large" | "unavailable";
+type ErrorPage = "bad-link" | "gone" | "no-page" | "wrong-method" | "too-many" | "too-large" | "unavailable";
 
 const LANGUAGES: readonly Language[] = ["es", "en"];
 

@@ -8,7 +8,7 @@ export interface SpoolPosition {
   readonly offset: number;
 }
 
-export interface SpoolBatch<T> {
+interface SpoolBatch<T> {
   readonly records: readonly T[];
   /** Where the next batch begins. */
   readonly next: SpoolPosition;

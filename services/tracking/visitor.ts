@@ -18,7 +18,7 @@ export interface VisitorRules {
   readonly recall: RecallReader;
 }
 
-export interface VisitorRequest {
+interface VisitorRequest {
   readonly headers: IncomingHttpHeaders;
   readonly address: string;
 }

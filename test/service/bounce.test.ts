@@ -4,6 +4,7 @@ import { createTransport } from "nodemailer";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
 import { MxSession } from "../../services/bounce/mx-session.ts";
+import { loadInboundPolicy } from "../../services/bounce/policy.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { type EmailAddress, validateAddress } from "../../services/core/mail/address.ts";
 import { makeBounceToken } from "../../services/core/mail/tokens.ts";
@@ -171,7 +172,7 @@ describe("the MX session", () => {
   const stored = (deliveryId: number) => stack.context.db("inbound_messages").where({ delivery_id: deliveryId });
 
   it("stores a message once for each address, however often and in whatever case it is given", async () => {
-    const mxSession = new MxSession(stack.context, () => {});
+    const mxSession = new MxSession(stack.context, () => {}, loadInboundPolicy());
     const [one, other] = [900_001, 900_002].map((id) => `${tokenFor(id)}@bounces.localhost`) as [string, string];
     const spellings = [one, one.toUpperCase(), other, one.replace("b+", "B+")];
     expect(await mxSession.message(Buffer.from("Subject: x\r\n\r\n"), session(spellings))).toMatchObject({ code: 250 });
@@ -180,7 +181,7 @@ describe("the MX session", () => {
   });
 
   it("puts off whoever floods a return path, and nobody else", async () => {
-    const mxSession = new MxSession(stack.context, () => {});
+    const mxSession = new MxSession(stack.context, () => {}, loadInboundPolicy());
     const flooded = `${tokenFor(900_003)}@bounces.localhost`;
     for (let message = 0; message < 20; message += 1) {
       expect(await mxSession.rcptTo(flooded, session([]))).toBeUndefined();

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { start as startDnsApi } from "../../services/dns-api/main.ts";
 import { start as startDnsServer } from "../../services/dns-server/main.ts";
 import { findSenderKeys } from "../../services/store/mail/instances/dkim-keys.ts";
-import { findStsPolicy } from "../../services/store/mail/instances/domain-upkeep.ts";
+import { findServedStsPolicy } from "../../services/store/mail/instances/domain-upkeep.ts";
 import { type SignedIn, startConsole, type TestConsole } from "../support/console.ts";
 import { askDns } from "../support/dns-client.ts";
 import { operatorOf } from "../support/operator.ts";
@@ -368,7 +368,7 @@ describe("keys", () => {
 test("MTA-STS that is wanted no more ends with mode none, and its records go once no sender goes by it", async () => {
   const { db } = palomar.context;
   const check = () => north.call("POST", SETUP.replace("setup", "check"));
-  const policy = () => findStsPolicy(db, "north.example.org");
+  const policy = () => findServedStsPolicy(db, "north.example.org");
   const records = async () => {
     const { rr } = (await palomar.users.one.call("GET", "/dns/one/rr/example.org")).body;
     return rr.filter(({ name }: { name: string }) => /mta-sts/.test(name)).map(({ value }: { value: string }) => value);

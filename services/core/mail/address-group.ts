@@ -3,7 +3,7 @@ import { ok, type Result, refuse } from "../result.ts";
 import { validateAddress } from "./address.ts";
 
 /** One row of config/domain-groups.json. */
-export interface DomainGroup {
+interface DomainGroup {
   /** 1 to 99; what `grupo_de_dominio_id` shows. */
   readonly id: number;
   readonly name: string;

@@ -88,7 +88,7 @@ export const PROFILE_COLUMNS: ReadonlySet<string> = new Set(
 );
 
 const contactSchema = z.object(contactFields);
-export type ContactFields = z.output<typeof contactSchema>;
+type ContactFields = z.output<typeof contactSchema>;
 
 /** The API's fields as a change. Of a custom field given twice the later one counts. */
 export function toContactChange(address: EmailAddress, fields: ContactFields): ContactChange {

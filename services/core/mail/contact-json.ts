@@ -30,7 +30,7 @@ export const contactSummaryJson = z.object({
   campanias: campaignNames,
   campanias_desusc: campaignNames,
 });
-export type ContactSummaryJson = z.infer<typeof contactSummaryJson>;
+type ContactSummaryJson = z.infer<typeof contactSummaryJson>;
 
 const contactEventJson = z.object({
   evento: z.string(),
@@ -48,7 +48,7 @@ const markedEventJson = contactEventJson.extend({ maquina: z.literal(true).optio
 
 /** A contact with all that is known of it: which of its events a machine caused, too. */
 export const fullContactJson = contactJson.extend({ eventos: z.array(markedEventJson) });
-export type FullContactJson = z.infer<typeof fullContactJson>;
+type FullContactJson = z.infer<typeof fullContactJson>;
 
 const OPERATION_NAMES: Readonly<Record<ContactOperation, ContactSummaryJson["operacion"]>> = {
   created: "alta",

@@ -26,7 +26,7 @@ export interface RecipientDsn {
 export type DsnParameters = MessageDsn & RecipientDsn;
 
 /** The address that a sender used in the first place. */
-export interface OriginalRecipient {
+interface OriginalRecipient {
   /** `rfc822`, `utf-8`, or another registered type, in lower case. */
   readonly type: string;
   /** Decoded. */
@@ -37,7 +37,7 @@ export interface OriginalRecipient {
 export type DsnRefusal = "repeated" | "malformed";
 
 /** A command without the parameters that were taken off it. */
-export interface CommandWithDsn {
+interface CommandWithDsn {
   readonly line: string;
   /** Undefined where the command has none of them. */
   readonly dsn: DsnParameters | undefined;

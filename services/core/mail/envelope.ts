@@ -15,7 +15,7 @@ export interface Envelope {
 }
 
 /** Why no envelope can be made. */
-export type EnvelopeRefusal = "no-recipients" | "malformed-return-path";
+type EnvelopeRefusal = "no-recipients" | "malformed-return-path";
 
 /**
  * Build an envelope.

@@ -4,7 +4,7 @@ import { EVENT_NAMES, type EventKind } from "./event-kind.ts";
 import { type Comparison, type FilterCondition, type FilterField, filterCondition } from "./filter-condition.ts";
 import { bareTagName, wrappedTagName } from "./personalise.ts";
 
-export type ConditionJson = { readonly [word: string]: unknown };
+type ConditionJson = { readonly [word: string]: unknown };
 
 const FIELD_NAMES: Readonly<Record<FilterField, string>> = {
   email: "email",

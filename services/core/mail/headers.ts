@@ -8,7 +8,6 @@ export interface Mailbox {
 }
 
 const LINE_BREAK_OR_NUL = /[\r\n\0]/;
-const FIELD_NAME = /^[!-9;-~]{1,70}$/; // RFC 5322 §2.2
 const LINE_LENGTH = 76; // RFC 2047 §2: shorter than RFC 5322's 78 where encoded words stand
 const MAX_ENCODED_WORD_LENGTH = 75;
 const MAX_PLAIN_WORD_LENGTH = 60;
@@ -19,11 +18,6 @@ const PRINTABLE_ASCII = /^[ -~]+$/;
 /** Whether text given by a user may stand in a header: what could end the line is refused, not repaired. */
 export function isHeaderSafe(text: string): boolean {
   return !LINE_BREAK_OR_NUL.test(text);
-}
-
-/** Whether text is a field name. */
-export function isFieldName(name: string): boolean {
-  return FIELD_NAME.test(name);
 }
 
 /** Text from a contact's data, made fit for a header: controls become spaces. */

@@ -18,7 +18,7 @@ const JOINERS = /^[\u200C\u200D]$/;
 const CONTEXTUAL = /^[\u00B7\u0375\u05F3\u05F4\u30FB\u0660-\u0669\u06F0-\u06F9]$/;
 
 /** The derived property of RFC 5892 §3; `joiner` and `contextual` depend on their neighbours (Appendix A). */
-export type CodePointClass = "valid" | "joiner" | "contextual" | "refused";
+type CodePointClass = "valid" | "joiner" | "contextual" | "refused";
 
 /** Class of one code point, given as a string. */
 export function codePointClass(character: string): CodePointClass {

@@ -1,5 +1,5 @@
 /** Who would like to have more of something that is scarce. */
-export interface Claim {
+interface Claim {
   /** What it has already. */
   readonly has: number;
   /** What it may have at most, that included. */

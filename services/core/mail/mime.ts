@@ -41,7 +41,7 @@ export function toCrlf(text: string): string {
 }
 
 /** Quoted-printable octets and the column at which they end. */
-export interface EncodedChunk {
+interface EncodedChunk {
   readonly octets: Buffer;
   readonly endColumn: number;
 }

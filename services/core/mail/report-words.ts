@@ -7,7 +7,7 @@ export const REPORT_LANGUAGES = ["en", "es"] as const;
 export type ReportLanguage = (typeof REPORT_LANGUAGES)[number];
 
 /** The words of reports for people, in one language. */
-export interface ReportWords {
+interface ReportWords {
   readonly subject: Readonly<Record<Notification, string>>;
   /** @param host that reports */
   readonly introduction: (host: string) => string;

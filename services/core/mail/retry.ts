@@ -24,7 +24,7 @@ export interface RetrySettings {
 }
 
 /** What becomes of a delivery that was deferred once more. */
-export type RetryDecision = { readonly kind: "retry"; readonly afterMs: number } | { readonly kind: "give-up" };
+type RetryDecision = { readonly kind: "retry"; readonly afterMs: number } | { readonly kind: "give-up" };
 
 /** Where a delivery stands. */
 export interface DeliveryProgress {

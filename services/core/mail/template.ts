@@ -6,7 +6,6 @@ import { ok, type Result, refuse } from "../result.ts";
 import { runAtOnce, type Steps } from "../steps.ts";
 import {
   headerDate,
-  isFieldName,
   isHeaderSafe,
   type Mailbox,
   mailboxField,
@@ -43,8 +42,6 @@ export interface MessageTemplate {
   readonly attachments?: readonly Attachment[];
   /** Adds List-Unsubscribe headers, and a link to the body where it has no XYZDESUSCXYZ. */
   readonly unsubscribe?: boolean;
-  /** Further fields; names that this module writes itself are refused. */
-  readonly headers?: readonly { readonly name: string; readonly value: string }[];
 }
 
 /** What belongs to one copy of the message. */
@@ -58,7 +55,7 @@ export interface MessageRecipient {
 }
 
 /** The part of a template that may not stand in a message: it holds a line break, or is no header at all. */
-export type TemplateRefusal = "from" | "replyTo" | "subject" | "attachments" | "headers";
+export type TemplateRefusal = "from" | "replyTo" | "subject" | "attachments";
 
 /** A template ready for rendering. Opaque: made by `compileTemplate`, used by `renderMessage`. */
 export interface CompiledMessage {
@@ -71,13 +68,6 @@ export interface CompiledMessage {
   readonly body: readonly MessageChunk[];
   readonly places: MessagePlaces;
 }
-
-const OWN_FIELDS = new Set(
-  [
-    "from sender to cc bcc reply-to subject date message-id mime-version content-type",
-    "content-transfer-encoding list-unsubscribe list-unsubscribe-post return-path dkim-signature received",
-  ].flatMap((line) => line.split(" ")),
-);
 
 /**
  * Prepare a message for any number of recipients.
@@ -139,11 +129,7 @@ function findFault(template: MessageTemplate): TemplateRefusal | null {
   if (!isHeaderSafe(template.from.name)) return "from";
   if (template.replyTo !== undefined && !isHeaderSafe(template.replyTo.name)) return "replyTo";
   if (!isHeaderSafe(template.subject)) return "subject";
-  if (!(template.attachments ?? []).every(isAttachmentSafe)) return "attachments";
-  const isLawful = (template.headers ?? []).every(
-    ({ name, value }) => isFieldName(name) && !OWN_FIELDS.has(name.toLowerCase()) && isHeaderSafe(value),
-  );
-  return isLawful ? null : "headers";
+  return (template.attachments ?? []).every(isAttachmentSafe) ? null : "attachments";
 }
 
 function sharedHeader(template: MessageTemplate, kind: "mixed" | "alternative"): string {
@@ -151,7 +137,6 @@ function sharedHeader(template: MessageTemplate, kind: "mixed" | "alternative"):
   return [
     mailboxField("From", [template.from]),
     template.replyTo === undefined ? "" : mailboxField("Reply-To", [template.replyTo]),
-    ...(template.headers ?? []).map(({ name, value }) => textField(name, value)),
     plainField("MIME-Version", "1.0"),
     plainField("Content-Type", `multipart/${kind}; boundary="${boundary}"`),
   ].join("");

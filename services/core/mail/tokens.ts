@@ -8,7 +8,7 @@ import type { KeyRing } from "../key-ring.ts";
 import { ok, type Result, refuse } from "../result.ts";
 
 /** What a VERP return path stands for: one delivery, that is one recipient of one batch. */
-export interface BounceTokenClaims {
+interface BounceTokenClaims {
   /** Row id of the delivery: a whole number that JavaScript has exactly. */
   readonly deliveryId: number;
   /** Last moment at which a bounce still counts; stored to the day, rounded up. */

@@ -5,7 +5,7 @@ import { UNSUBSCRIBE_TAG } from "./personalise.ts";
 import { makeToken, readToken, type TokenRefusal } from "./tokens.ts";
 import { clickTag, type LinkId, OPEN_TAG } from "./tracking-html.ts";
 
-export type TrackingTokenRefusal = Exclude<TokenRefusal, "expired">;
+type TrackingTokenRefusal = Exclude<TokenRefusal, "expired">;
 
 /** What a click token stands for. */
 export interface ClickClaims {

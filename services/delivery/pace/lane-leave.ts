@@ -8,7 +8,7 @@ const SOON_MS = 1_000;
 const EARLY_MS = 2_000;
 
 /** From where a message may go. */
-export interface LeaveWish {
+interface LeaveWish {
   /** All that its pool has. */
   readonly sources: readonly string[];
   /** Whether one is in back-off. */

@@ -13,7 +13,7 @@ export interface PaceEntry {
   isLimited: boolean;
   /** What it may do; undefined before the first word of the database. */
   grant: PaceGrant | undefined;
-  /** Leave that nobody has taken. */
+  /** Messages that may be sent now: of the leave granted, what none has taken. */
   tokens: number;
   /** When the grant was asked for. */
   askedAtMs: number;

@@ -3,8 +3,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { exchangePace, type PaceGrant } from "../../operations/mail/pace-exchange.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
+import { WakeUp } from "../../platform/wake-up.ts";
 import { wakePaced } from "../../store/mail/queue/queue-leases.ts";
-import { WakeUp } from "../wake-up.ts";
 import type { KnownPaces } from "./known-paces.ts";
 import { applyGrant, isSettled, type PaceEntry, reportOf, takeOut } from "./pace-entry.ts";
 
@@ -15,7 +15,7 @@ export interface SimulatedTime {
   readonly timesFaster: number;
 }
 
-export interface PaceExchangerOptions {
+interface PaceExchangerOptions {
   readonly db: Db;
   readonly observe: Observe;
   readonly paces: KnownPaces;

@@ -3,12 +3,12 @@ import { judgePace, type PaceSignal, type ProviderReplies } from "../../core/mai
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { type AttemptResult, concernOf } from "../decide.ts";
-import { type AttemptFacts, FREE, type LearntPace, type Leave, type Wait } from "../shaping.ts";
+import { FREE, type LearntPace, type Leave, type PacedAttempt, type Wait } from "../shaping.ts";
 import { KnownPaces } from "./known-paces.ts";
 import { expectedWaitMs, needsLeave, type PaceEntry, tokensOf, type Waiter } from "./pace-entry.ts";
 import { COMING_MS, PaceExchanger, PORTION_MS, type SimulatedTime } from "./pace-exchanger.ts";
 
-export interface PaceKeeperOptions {
+interface PaceKeeperOptions {
   readonly db: Db;
   readonly replies: readonly ProviderReplies[];
   readonly wordings: { readonly phrases: Phrases };
@@ -182,7 +182,7 @@ export class PaceKeeper implements LearntPace {
   note(
     { source, provider }: { readonly source: string; readonly provider: string },
     result: AttemptResult,
-    { messages, durationMs }: AttemptFacts,
+    { messages, durationMs }: PacedAttempt,
   ): boolean {
     const nowMs = this.#nowMs();
     const entry = this.#paces.of(source, provider, nowMs);

@@ -15,7 +15,7 @@ import type { FindPolicy } from "./sts-policies.ts";
 export type FindRoute = (destination: string, attemptsMade?: number) => Promise<Result<Route, RouteRefusal>>;
 
 /** What routing needs to know of its surroundings. */
-export interface RouteSurroundings {
+interface RouteSurroundings {
   readonly config: Pick<Config, "delivery" | "fetchAllow" | "hostname">;
   readonly resolver: Resolver;
   readonly findPolicy: FindPolicy;

@@ -8,7 +8,7 @@ import type { Db } from "../../platform/postgres/db.ts";
 import { findStsPolicy, keepStsPolicy } from "../../store/mail/queue/sts-policies.ts";
 import { readStsPolicy, readStsRecord, type StsPolicy } from "./mta-sts.ts";
 
-export interface StsSurroundings {
+interface StsSurroundings {
   readonly db: Db;
   readonly lookUpTexts: LookUpTexts;
   /** Fetches a policy file over HTTPS with a valid certificate, following no redirect (RFC 8461 §3.3). */
@@ -23,8 +23,6 @@ const RECHECK_SECONDS = 3_600;
 /** After a comparison that came to nothing (RFC 8461 §3.3). */
 const RETRY_SECONDS = 300;
 const MOST_NOTED = 10_000;
-/** RFC 8461 §3.3; what is kept is read with every session. */
-const MOST_CHARACTERS = 65_536;
 
 /**
  * Finds MTA-STS policies: kept ones for as long as they say, compared with the DNS every hour. A new one that cannot
@@ -68,8 +66,7 @@ export function makeFindPolicy(surroundings: StsSurroundings): FindPolicy {
       const failure = isCertificate ? "sts-webpki-invalid" : "sts-policy-fetch-error";
       return refuse({ reason: text.error.message, failure });
     }
-    const tooLarge = text.value.length > MOST_CHARACTERS;
-    const policy = tooLarge ? refuse("larger than 64 KiB") : readStsPolicy(text.value);
+    const policy = readStsPolicy(text.value);
     return policy.ok ? ok(policy.value) : refuse({ reason: policy.error, failure: "sts-policy-invalid" });
   }
 

@@ -8,7 +8,7 @@ import { readPartHeaders } from "../../platform/read-mime.ts";
 import { MOST_ATTACHMENTS } from "./sending-fields.ts";
 
 /** A multipart form, read whole. */
-export interface SubmittedForm {
+interface SubmittedForm {
   readonly fields: Readonly<Record<string, string>>;
   /** The file fields `attach1`, `attach2`, …, in the order of the form. */
   readonly attachments: readonly Attachment[];

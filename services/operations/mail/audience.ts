@@ -30,14 +30,14 @@ export interface SendCopy {
 }
 
 /** Whose contacts, and what they are sent. */
-export interface AudienceSource {
+interface AudienceSource {
   readonly instanceId: number;
   readonly campaignNumid: number;
   readonly content: MessageContent;
 }
 
 /** Those who get a message, and those who are not to be mailed and get a `not-sent` event instead. */
-export interface Audience {
+interface Audience {
   readonly addressees: readonly NewDelivery[];
   readonly barred: readonly BarredRecipient[];
   /** Recipients that nothing is sent to, for whatever reason. */
@@ -45,14 +45,14 @@ export interface Audience {
 }
 
 /** An invalid contact, or an address that is suppressed; contact or, among copies, not. */
-export interface BarredRecipient {
+interface BarredRecipient {
   readonly contactId: number | null;
   readonly recipient: string;
   readonly suppressed: boolean;
 }
 
 /** A call that sends: to whom. */
-export interface AudienceRequest extends AudienceSource {
+interface AudienceRequest extends AudienceSource {
   /** An address given twice counts once. */
   readonly recipients: readonly RecipientAddress[];
   readonly copies: readonly SendCopy[];
@@ -115,7 +115,7 @@ export async function gatherContacts(
 }
 
 /** A message and those whom it is for. */
-export interface AddressedMessage extends Omit<AudienceSource, "content"> {
+interface AddressedMessage extends Omit<AudienceSource, "content"> {
   readonly eeid: string;
   /** Undefined where nobody gets a message. */
   readonly messageId: number | undefined;

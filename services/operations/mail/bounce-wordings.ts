@@ -20,7 +20,7 @@ const NEWEST = 10_000;
 const PAGE = 200;
 
 /** Words that no table knows, by their shape. */
-export interface UnknownWording {
+interface UnknownWording {
   readonly shape: string;
   readonly count: number;
   /** The newest words of this shape. */
@@ -55,7 +55,7 @@ export interface WordingTrial {
 }
 
 /** So many recipients were judged otherwise without the wording. */
-export interface WordingChange {
+interface WordingChange {
   readonly from: BounceReason;
   readonly to: BounceReason;
   readonly count: number;
@@ -74,7 +74,7 @@ export async function tryWording(db: Db, wording: Phrase): Promise<WordingTrial>
   for await (const octets of recentMessages(db)) {
     messages += 1;
     const after = await interpret(octets, watched);
-    if (!watched.wasSaid()) continue;
+    if (!watched.takeSaid()) continue;
     matches += 1;
     for (const change of changesBetween(await interpret(octets, before), after)) {
       const key = `${change.from} ${change.to}`;
@@ -115,8 +115,8 @@ async function* recentMessages(db: Db): AsyncGenerator<Buffer> {
 }
 
 interface Watched extends Phrases {
-  /** Whether the wording was found since it was last asked. */
-  wasSaid(): boolean;
+  /** Forgets whether the wording was found. @returns whether it was, since the last time */
+  takeSaid(): boolean;
 }
 
 function watch(phrases: Phrases, { words }: Phrase): Watched {
@@ -127,7 +127,7 @@ function watch(phrases: Phrases, { words }: Phrase): Watched {
       said ||= phrase?.words === words;
       return phrase;
     },
-    wasSaid() {
+    takeSaid() {
       const was = said;
       said = false;
       return was;

@@ -13,7 +13,7 @@ import { recordEvents } from "../../store/mail/events/events.ts";
 import { lockSubscription, unsubscribeAllFromInstance } from "../../store/mail/tracking/subscriptions.ts";
 
 /** Why a contact becomes invalid, and what the event says of it. */
-export interface InvalidationCause {
+interface InvalidationCause {
   /** Only a `request` confirms a contact that is invalid already with another event, and whoever has words for it. */
   readonly reason: "request" | "hard-bounces" | "complaint" | "brought-in";
   /** Of what was brought in. */
@@ -83,7 +83,7 @@ export async function unsubscribeContact(
 }
 
 /** Why a contact gets nothing more of an instance: it was brought in so, or chose it where it got a message. */
-export type UnsubscriptionCause =
+type UnsubscriptionCause =
   | { readonly reason: "brought-in"; readonly words: ListingWords }
   | {
       readonly reason: "all";

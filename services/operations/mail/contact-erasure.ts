@@ -35,7 +35,7 @@ import type { StoredMailbox, StoredTemplate } from "../../store/mail/sends/messa
 import { inTransaction } from "../../store/transactions.ts";
 
 /** What was removed of an address; see `isNothing`. */
-export interface Erasure {
+interface Erasure {
   readonly contacts: number;
   readonly events: number;
   readonly messages: number;

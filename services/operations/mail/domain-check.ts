@@ -38,7 +38,7 @@ export interface CheckSurroundings extends SetupSurroundings {
 }
 
 /** What a look at a domain came to. */
-export interface DomainChecked {
+interface DomainChecked {
   readonly checks: readonly SetupItem[];
   /** Selectors that took over, and those that went. */
   readonly tookOver: readonly string[];

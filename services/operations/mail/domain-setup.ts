@@ -28,7 +28,7 @@ import type { Zone } from "../../store/dns/zones.ts";
 import { listFurtherKeys } from "../../store/mail/instances/dkim-keys.ts";
 import {
   type DomainUpkeep,
-  findStsPolicy,
+  findServedStsPolicy,
   noteAgreement,
   postponeDomain,
 } from "../../store/mail/instances/domain-upkeep.ts";
@@ -105,7 +105,7 @@ async function stsOf(
     return stsExchangers.length > 0 ? { policy: { mode: stsMode, exchangers: stsExchangers } } : undefined;
   }
   if (stsEndsAt === null) return undefined;
-  const served = await findStsPolicy(db, domain);
+  const served = await findServedStsPolicy(db, domain);
   return served && served.mode !== "none" ? undefined : { policy: STS_WITHDRAWN, isOver: stsEndsAt <= now };
 }
 
@@ -229,7 +229,7 @@ function fingerprintOf(items: readonly ProposedItem[]): string {
 }
 
 /** Who agrees, to what, and how zones are changed in his name. */
-export interface Agreement {
+interface Agreement {
   readonly right: SetupRight;
   readonly flatten: boolean;
   readonly fingerprint: string;
@@ -238,7 +238,7 @@ export interface Agreement {
 }
 
 /** What came of it. */
-export interface SetupWritten {
+interface SetupWritten {
   readonly written: readonly ProposedItem[];
   /** Zones that refused their part. */
   readonly refused: readonly { readonly zone: string; readonly reason: Refusal }[];

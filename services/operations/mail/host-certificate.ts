@@ -30,7 +30,7 @@ import { mayChangeZone } from "../../store/mail/instances/instance-companies.ts"
 import { inTransaction } from "../../store/transactions.ts";
 import { answersForDomain, hostingZone, type WriteZone } from "./domain-hosting.ts";
 
-export interface CertificateSurroundings {
+interface CertificateSurroundings {
   readonly db: Db;
   readonly keyRing: KeyRing;
   readonly config: Pick<Config, "acmeDirectory">;
@@ -67,7 +67,7 @@ export async function checkCertificate(
 const LONGEST_ORDER_MS = 600_000;
 
 /** What came of an order. */
-export interface CertificateOrdered {
+interface CertificateOrdered {
   readonly instanceId: number;
   readonly host: string;
   /** Undefined: it was obtained. */

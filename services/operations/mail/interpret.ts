@@ -30,7 +30,7 @@ import { type EnhancedStatus, parseEnhancedStatus, statusClass } from "../../cor
 import { readMimeMessage } from "../../platform/read-mime.ts";
 
 /** What an inbound message is: a delivery report, a complaint, an automatic reply, or ordinary mail. */
-export type FindingKind = "dsn" | "arf" | "vacation" | "not-bounce";
+type FindingKind = "dsn" | "arf" | "vacation" | "not-bounce";
 
 /** One recipient of the reported message. `hard` only where `action` is `failed`. */
 export interface BounceResult {
@@ -47,7 +47,7 @@ export interface BounceResult {
 }
 
 /** The message that was returned, as far as the report holds it. */
-export interface ReturnedOriginal {
+interface ReturnedOriginal {
   readonly messageId: string | undefined;
   /** Header names in lower case; of a repeated field the first. */
   readonly headers: ReadonlyMap<string, string>;

@@ -6,7 +6,7 @@ import type { StatementsUnderWay } from "../../platform/postgres/statements-unde
 import { RepeatedWork } from "../../platform/repeated-work.ts";
 import { canBeReached, listMachines, type Machine, setAway } from "../../store/mail/machines.ts";
 
-export interface MachineWatchOptions {
+interface MachineWatchOptions {
   readonly db: Db;
   /** Those of this database. */
   readonly statements: StatementsUnderWay;

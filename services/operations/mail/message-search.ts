@@ -3,10 +3,10 @@ import { encodeDomain, mapDomain } from "../../core/mail/idna.ts";
 import { messageIdTerm, senderTerm, subjectTerms } from "../../core/mail/message-terms.ts";
 import { readMessageName } from "../../core/mail/tokens.ts";
 import type { Db } from "../../platform/postgres/db.ts";
+import { findContactId } from "../../store/mail/contacts/contact-profiles.ts";
 import { type CandidateSource, listCandidates, type Place } from "../../store/mail/explorer/candidates.ts";
 import { type FoundMessage, type MessageConditions, siftDeliveries } from "../../store/mail/explorer/found-messages.ts";
 import {
-  findContactId,
   findIdRange,
   findMessagesByTerms,
   findMessagesOfBatch,
@@ -38,7 +38,7 @@ export interface MessageSearch {
   readonly until?: Date | undefined;
 }
 
-export interface MessagePage {
+interface MessagePage {
   readonly messages: readonly FoundMessage[];
   /** Where the search goes on; undefined when everything was looked through. */
   readonly next: Place | undefined;
@@ -57,7 +57,7 @@ const MOST_RESULTS = 300;
 const MOST_PATHS = 300;
 
 /** How a search is done: where deliveries are taken from, and what they are sifted by. Undefined: nothing can fit. */
-export interface SearchPlan {
+interface SearchPlan {
   readonly source: CandidateSource;
   readonly conditions: MessageConditions;
 }

@@ -15,7 +15,7 @@ import {
 } from "../../store/mail/inbound/returned-reports.ts";
 
 /** What happened to a message, or that nothing more will: somebody took it back, or its recipient is not mailed any more. */
-export type StoryEvent = ToldEvent | (Omit<ToldEvent, "kind"> & { readonly kind: "cancelled" });
+type StoryEvent = ToldEvent | (Omit<ToldEvent, "kind"> & { readonly kind: "cancelled" });
 
 /** All that is known of one message to one recipient. */
 export interface MessageStory {

@@ -15,7 +15,7 @@ const KINDS: Readonly<Record<DsnAction, Notification>> = {
 };
 
 /** A report that came back to a return path, and which delivery that names. */
-export interface ReturnedReport {
+interface ReturnedReport {
   readonly instanceId: number;
   readonly deliveryId: number;
   readonly finding: Finding;

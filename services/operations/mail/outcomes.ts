@@ -30,7 +30,7 @@ export interface InvalidationRule {
 }
 
 /** The transaction that outcomes are stored in. */
-export interface OutcomesAt {
+interface OutcomesAt {
   /** Its moment, of `beginWork` for their instances. */
   readonly now: string;
   /** Partitions that it goes on to change: they are locked together with those of refused recipients. */

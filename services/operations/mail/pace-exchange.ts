@@ -66,7 +66,7 @@ export interface PaceGrant extends PaceKey {
   readonly warmUp: WarmUpGrant | undefined;
 }
 
-export interface PaceExchange {
+interface PaceExchange {
   readonly worker: string;
   /** For how long a grant is meant to last. */
   readonly portionMs: number;

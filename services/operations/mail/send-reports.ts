@@ -32,7 +32,7 @@ export interface ReportPolicy {
   readonly returnedOctets: number;
 }
 
-export interface ReportingHost {
+interface ReportingHost {
   /** The name that reports come from. */
   readonly hostname: string;
   readonly giveUpHours: number;
@@ -40,7 +40,7 @@ export interface ReportingHost {
 }
 
 /** What became of one group of recipients that were due together; `put-off`: of all that were due to their sender. */
-export interface ReportSent {
+interface ReportSent {
   readonly kind: Notification;
   readonly recipients: number;
   /** `put-off`: the sender has had enough within this hour. `withheld`: for good. */

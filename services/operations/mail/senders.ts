@@ -8,7 +8,7 @@ import type { Db } from "../../platform/postgres/db.ts";
 import { allowedDomains } from "../../store/mail/instances/instances.ts";
 
 /** What the judgement of a sender asks. */
-export interface SenderSurroundings {
+interface SenderSurroundings {
   readonly db: Db;
   readonly config: Pick<Config, "senderDomainCheck">;
   readonly resolver: Resolver;

@@ -13,7 +13,7 @@ import type { ToldEvent } from "../../store/mail/tracking/event-feed.ts";
 import type { WebhookBatch } from "../../store/mail/tracking/webhooks.ts";
 
 /** An event as a webhook tells it, in the words of `ver_eventos`. */
-export interface ToldJson {
+interface ToldJson {
   readonly evento: string;
   readonly timestamp: string;
   readonly email: string;

@@ -75,14 +75,14 @@ export async function readPlans(
 const NO_PAST: WarmUpPast = { last: undefined, recentlySent: 0, recentComplaints: 0 };
 
 /** What a worker asks for, beside what its report says. */
-export interface WarmUpDemand extends WarmUpReport {
+interface WarmUpDemand extends WarmUpReport {
   readonly held: number;
   readonly returned: number;
   readonly tried: number;
 }
 
 /** A plan with a report taken in: how much leave there is for the worker, and what follows from how much it gets. */
-export interface PlannedStep {
+interface PlannedStep {
   /** Messages that the worker may have leave for. */
   readonly wanted: number;
   settle(granted: number): { readonly day: KeptDay; readonly grant: WarmUpGrant; readonly waitMs: number };

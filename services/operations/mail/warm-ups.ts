@@ -27,7 +27,7 @@ import { announceMail } from "../../store/mail/queue/queue.ts";
 import { wakePaced } from "../../store/mail/queue/queue-leases.ts";
 
 /** `over`: the plan came to its end; `stopped`: an operator ended it. In both the source sends without one. */
-export type WarmUpStateName = "running" | "paused" | "over" | "stopped";
+type WarmUpStateName = "running" | "paused" | "over" | "stopped";
 
 /** What a source's plan has come to at a provider today. */
 export interface ProviderProgress {
@@ -60,7 +60,7 @@ export interface WarmUpView {
 }
 
 /** A day of a plan: as it went, or as it is to come. */
-export interface PlannedDay {
+interface PlannedDay {
   readonly at: Date;
   readonly day: number;
   readonly planned: number;
@@ -94,7 +94,7 @@ export async function viewWarmUp(db: Db, source: string) {
 }
 
 /** What an operator does with a plan. */
-export interface WarmUpOrder {
+interface WarmUpOrder {
   readonly source: string;
   readonly by: string;
   /** False where whoever asks writes the audit log. */

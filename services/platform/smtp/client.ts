@@ -69,7 +69,7 @@ export interface SmtpConnection {
 }
 
 /** A session with one server, for any number of messages one after another. */
-export interface SmtpSession {
+export interface SmtpClientSession {
   readonly encrypted: boolean;
   readonly connection: SmtpConnection;
   /** The server takes over what the sender is to be told (RFC 3461). */
@@ -83,12 +83,15 @@ export interface SmtpSession {
 }
 
 /** Opens a session up to the reply to EHLO, inside TLS where that is to be. */
-export function openSmtpSession(peer: SmtpPeer, options: SmtpClientOptions): Promise<Result<SmtpSession, SmtpFailure>> {
+export function openSmtpSession(
+  peer: SmtpPeer,
+  options: SmtpClientOptions,
+): Promise<Result<SmtpClientSession, SmtpFailure>> {
   const attributes = { "server.address": peer.name, "server.port": peer.port };
   return inSpan("smtp connection", { kind: "client", attributes, outcome: traceFailure }, () => open(peer, options));
 }
 
-async function open(peer: SmtpPeer, options: SmtpClientOptions): Promise<Result<SmtpSession, SmtpFailure>> {
+async function open(peer: SmtpPeer, options: SmtpClientOptions): Promise<Result<SmtpClientSession, SmtpFailure>> {
   const first = await attempt(peer, options);
   if (first.ok || peer.tls !== "opportunistic" || !first.handshakeFailed) return first;
   return attempt({ ...peer, tls: "never" }, { ...options, onTls: undefined });
@@ -100,7 +103,7 @@ interface FailedAttempt {
   readonly handshakeFailed?: boolean;
 }
 
-type Attempt = { readonly ok: true; readonly value: SmtpSession } | FailedAttempt;
+type Attempt = { readonly ok: true; readonly value: SmtpClientSession } | FailedAttempt;
 
 async function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
   const { connectMs, greetingMs, commandMs } = options.timeouts;
@@ -283,7 +286,7 @@ function presentedChain(socket: TLSSocket): X509Certificate[] {
   return chain;
 }
 
-class Session implements SmtpSession {
+class Session implements SmtpClientSession {
   readonly encrypted: boolean;
   readonly connection: SmtpConnection;
   readonly #socket: Socket;

@@ -89,7 +89,7 @@ export class SmtpPatience {
       case "server":
         return undefined;
       case "data":
-        return this.#keepsPace(dataOctets, passedMs) ? undefined : TIMEOUT;
+        return this.#countData(dataOctets, passedMs) ? undefined : TIMEOUT;
       case "rest of line":
         return waitedMs > this.#limits.commandLineMs ? TIMEOUT : this.#judgeDialogue(nowMs);
       case "command":
@@ -97,8 +97,11 @@ export class SmtpPatience {
     }
   }
 
-  /** What comes early makes up for what came late, but is no licence for later. */
-  #keepsPace(dataOctets: number, passedMs: number): boolean {
+  /**
+   * What comes early makes up for what came late, but is no licence for later.
+   * @returns whether it comes fast enough
+   */
+  #countData(dataOctets: number, passedMs: number): boolean {
     const earnedMs = ((dataOctets - this.#dataOctets) * 1_000) / this.#limits.dataOctetsPerSecond;
     this.#dataOctets = dataOctets;
     this.#graceLeftMs = Math.min(this.#graceLeftMs + earnedMs - passedMs, this.#limits.dataGraceMs);

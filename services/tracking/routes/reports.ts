@@ -7,6 +7,7 @@ import { readReport } from "../../operations/mail/reports/read-report.ts";
 import { withDeadline } from "../../platform/deadline.ts";
 import { FairTurns } from "../../platform/fair-turns.ts";
 import { sourceOf } from "../../platform/lookups/address-blocks.ts";
+import { spend } from "../../platform/spend.ts";
 import { addPostedReport } from "../../store/mail/reports/posted-reports.ts";
 import { sendErrorPage } from "../pages.ts";
 import { type Route, readWhole, refuseToken, type TrackingTools } from "../tools.ts";
@@ -41,11 +42,6 @@ export function makeReportRoute(): Route {
   const bySourceAndDomain = new RateLimiterMemory({ points: MOST_OF_SOURCE_ABOUT_DOMAIN, duration: 3_600 });
   const byDomain = new RateLimiterMemory({ points: MOST_ABOUT_DOMAIN, duration: 3_600 });
   const turns = new FairTurns(BODIES);
-  const hasTurn = (limiter: RateLimiterMemory, key: string) =>
-    limiter.consume(key).then(
-      () => true,
-      () => false,
-    );
   return {
     methods: ["POST"],
     async handle(ctx, token, tools) {
@@ -60,8 +56,8 @@ export function makeReportRoute(): Route {
       const domain = token.toLowerCase();
       const isInTime =
         turns.waitingOf(source) < MOST_WAITING_OF_SOURCE &&
-        (await hasTurn(bySource, source)) &&
-        (await hasTurn(bySourceAndDomain, `${domain} ${source}`));
+        (await spend(bySource, source)) &&
+        (await spend(bySourceAndDomain, `${domain} ${source}`));
       if (!isInTime) return refuseForNow(ctx);
       await turns.run(source, () => take(ctx, tools, { domain, clientAddress }));
     },
@@ -79,7 +75,7 @@ export function makeReportRoute(): Route {
       ctx.status = 400;
       return;
     }
-    if (!(await hasTurn(byDomain, domain))) return refuseForNow(ctx);
+    if (!(await spend(byDomain, domain))) return refuseForNow(ctx);
     const reportAddress = makeReportLocalPart("tlsrpt", domain);
     const report = { reportAddress, clientAddress, octets: asMessage(body) };
     if (!(await withDeadline(addPostedReport(db, report, WAITING), DATABASE_DEADLINE_MS))) {

@@ -1,6 +1,6 @@
 import type { Context } from "koa";
 import { stsPolicyText } from "../../core/mail/domain-setup/mta-sts.ts";
-import { findStsPolicy } from "../../store/mail/instances/domain-upkeep.ts";
+import { findServedStsPolicy } from "../../store/mail/instances/domain-upkeep.ts";
 import { sendErrorPage } from "../pages.ts";
 import type { TrackingTools } from "../tools.ts";
 
@@ -10,7 +10,7 @@ const POLICY_HOST = "mta-sts.";
 export async function serveStsPolicy(ctx: Context, { db }: Pick<TrackingTools, "db">): Promise<void> {
   const host = ctx.hostname.toLowerCase().replace(/\.$/, "");
   const isPolicyHost = host.startsWith(POLICY_HOST) && !host.includes("\0");
-  const policy = isPolicyHost ? await findStsPolicy(db, host.slice(POLICY_HOST.length)) : undefined;
+  const policy = isPolicyHost ? await findServedStsPolicy(db, host.slice(POLICY_HOST.length)) : undefined;
   if (policy === undefined) return sendErrorPage(ctx, 404, "no-page");
   ctx.type = "text/plain";
   ctx.body = stsPolicyText(policy);

@@ -2,13 +2,13 @@ import { Counts } from "../../core/counts.ts";
 import { recentMap } from "../../core/recent-map.ts";
 
 /** Which webhook. */
-export interface WebhookName {
+interface WebhookName {
   readonly instanceId: number;
   readonly name: string;
 }
 
 /** What may be served now. */
-export interface FreePlaces {
+interface FreePlaces {
   /** Instances that have as many places as they may. */
   readonly fullInstances: readonly number[];
   /** Whether it may be one that failed the last time, or was slow. */

@@ -22,7 +22,7 @@ import {
 import { WebhookPlaces } from "./places.ts";
 import { SIGNATURE_HEADER, signWebhook } from "./signature.ts";
 
-export interface WebhookWorkerOptions {
+interface WebhookWorkerOptions {
   readonly db: Db;
   readonly keyRing: KeyRing;
   readonly clock: Clock;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { decodeCharset, decodeEncodedWords, htmlToPlainText } from "../../../services/core/mail/bounce/decode.ts";
 import { headerValue, MIME_LIMITS, type MimePart, partsByDepth } from "../../../services/core/mail/bounce/mime.ts";
+import { decodeCharset, decodeEncodedWords, htmlToPlainText } from "../../../services/core/mail/decode.ts";
 
 import { readMimeMessage } from "../../../services/platform/read-mime.ts";
 

@@ -26,7 +26,7 @@ export interface BounceClass {
  * What is known of a failure. `text` holds the words of the system that failed, reply codes included; `context`
  * what the reporting system says around them, which decides only what text and status leave open.
  */
-export interface BounceEvidence {
+interface BounceEvidence {
   readonly status?: string | null | undefined;
   readonly replycode?: string | number | null | undefined;
   readonly text: string;

@@ -2,7 +2,7 @@ import { addressOfField } from "./dsn.ts";
 import { headerValue, type MimePart, partsByDepth, readHeaderBlock } from "./mime.ts";
 
 /** A complaint as a feedback loop sends it. */
-export interface FeedbackReport {
+interface FeedbackReport {
   /** See {@link feedbackTypeOf}. */
   readonly feedbackType: string;
   /** Original-Rcpt-To of the report, else what the returned message says of its recipient; often redacted or absent. */

@@ -1,4 +1,4 @@
-import { decodeEncodedWords } from "./decode.ts";
+import { decodeEncodedWords } from "../decode.ts";
 
 /**
  * A part of an inbound message, tolerant of what broken and hostile senders make of MIME.

@@ -1,4 +1,4 @@
-import { htmlToPlainText } from "./decode.ts";
+import { htmlToPlainText } from "../decode.ts";
 import { headerValue, MIME_LIMITS, type MimePart } from "./mime.ts";
 import { bounceRules, comparable, withAsciiQuotes } from "./rules.ts";
 
@@ -14,7 +14,7 @@ export interface BounceNotice {
 }
 
 /** `passage` is what the notice says from each place that names the recipient up to the next one; "" if none does. */
-export interface NoticeRecipient {
+interface NoticeRecipient {
   readonly address: string;
   readonly passage: string;
   /** Where the notice first names it; its length when it never does. */

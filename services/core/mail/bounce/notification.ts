@@ -2,7 +2,7 @@ import { feedbackTypeOf } from "./feedback-report.ts";
 import type { MimePart } from "./mime.ts";
 
 /** One recipient of a bounce notification in JSON. */
-export interface NotifiedRecipient {
+interface NotifiedRecipient {
   readonly address: string;
   readonly action: string;
   readonly status: string;

@@ -28,7 +28,7 @@ export interface Phrases {
   longestIn(text: string, command: SmtpCommand | undefined): WeighedPhrase | undefined;
 }
 
-export interface WeighedPhrase extends Phrase {
+interface WeighedPhrase extends Phrase {
   /** Characters that are given: the more, the less likely the words say something else. A code outweighs all words. */
   readonly weight: number;
 }

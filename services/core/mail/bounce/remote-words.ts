@@ -4,7 +4,7 @@ import { passagesOf, readNotice } from "./notice.ts";
 import { findJsonNotification } from "./notification.ts";
 
 /** What a report says of a recipient, on one line. */
-export interface RemoteWords {
+interface RemoteWords {
   readonly words: string;
   /** That of its Diagnostic-Code, as it is spelt there (`smtp`, `X-Postfix`); null where the words are not of one. */
   readonly diagnosticType: string | null;

@@ -95,7 +95,7 @@ export interface WordingRule {
 }
 
 /** How mail systems name a recipient in running text; the pattern's first group is the address. */
-export interface RecipientLayout {
+interface RecipientLayout {
   readonly pattern: RegExp;
   /** Other addresses look the same, so those of the notice's own sender and addressee do not count. */
   readonly loose: boolean;

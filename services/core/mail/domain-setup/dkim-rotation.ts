@@ -24,7 +24,7 @@ export interface KeySighting {
   readonly cachedSeconds: number;
 }
 
-export interface RotationPolicy {
+interface RotationPolicy {
   /** For so long an old key stays published: mail that is on its way is verified with it. */
   readonly keepOldMs: number;
   /** So soon a new key is looked for again. */

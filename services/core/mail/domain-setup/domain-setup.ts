@@ -12,7 +12,7 @@ import {
   spfAllows,
   spfPolicies,
 } from "../sender-records.ts";
-import { type StsPolicy, stsPolicyId } from "./mta-sts.ts";
+import { type ServedStsPolicy, stsPolicyId } from "./mta-sts.ts";
 import { countSpf, flattenSpf, parseSpf, type SpfCost, type SpfFault, type SpfLookups } from "./spf.ts";
 import { formatTags, parseTags, type Tag, tagValue, withReportsTo } from "./tag-list.ts";
 
@@ -50,7 +50,7 @@ export interface SetupWants {
   /** Of recipients' links: a host of the domain, and the tracking service that it leads to. */
   readonly tracking: { readonly host: string; readonly target: string } | undefined;
   /** For mail to the domain; its policy is served by the tracking service. `isOver`: its records are to go. */
-  readonly sts: { readonly policy: StsPolicy; readonly target: string; readonly isOver?: boolean } | undefined;
+  readonly sts: { readonly policy: ServedStsPolicy; readonly target: string; readonly isOver?: boolean } | undefined;
   /** What was asked for and cannot be had. */
   readonly unserved?: readonly Unserved[];
   /** Addresses in the place of what the SPF policy includes. */
@@ -80,7 +80,7 @@ export interface PresentRecords {
 
 export type ReadPresent = (question: SetupQuestion) => PresentRecords;
 
-export type SetupFault =
+type SetupFault =
   | SpfFault
   | "unanswered"
   | "servers-differ"

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 
 export type StsMode = "testing" | "enforce";
 
-export interface StsPolicy {
+export interface ServedStsPolicy {
   /** `none`: the policy of before is being withdrawn. */
   readonly mode: StsMode | "none";
   /** Exchangers of the domain, lower case; none of mode `none`. */
@@ -11,7 +11,7 @@ export interface StsPolicy {
 }
 
 /** While a policy is tried out or withdrawn, senders are to ask again soon. */
-const MAX_AGE_SECONDS: Readonly<Record<StsPolicy["mode"], number>> = {
+const MAX_AGE_SECONDS: Readonly<Record<ServedStsPolicy["mode"], number>> = {
   none: 86_400,
   testing: 86_400,
   enforce: 604_800,
@@ -24,7 +24,7 @@ const LONGEST_AGE_MS = Math.max(...Object.values(MAX_AGE_SECONDS)) * 1000;
  * RFC 8461 §8.3: the policy that ends another one has a new id, and is served until that is in no cache any more; only
  * then its records may go.
  */
-export const STS_WITHDRAWN: StsPolicy = { mode: "none", exchangers: [] };
+export const STS_WITHDRAWN: ServedStsPolicy = { mode: "none", exchangers: [] };
 
 /** @returns when the records of a policy may go that is withdrawn now */
 export function stsEnd(now: Date): Date {
@@ -32,12 +32,12 @@ export function stsEnd(now: Date): Date {
 }
 
 /** RFC 8461 §3.2: lines end with CRLF. */
-export function stsPolicyText({ mode, exchangers }: StsPolicy): string {
+export function stsPolicyText({ mode, exchangers }: ServedStsPolicy): string {
   const lines = ["version: STSv1", `mode: ${mode}`, ...exchangers.map((name) => `mx: ${name}`)];
   return [...lines, `max_age: ${MAX_AGE_SECONDS[mode]}`, ""].join("\r\n");
 }
 
 /** Another policy has another id (RFC 8461 §3.1: up to 32 letters and digits). */
-export function stsPolicyId(policy: StsPolicy): string {
+export function stsPolicyId(policy: ServedStsPolicy): string {
   return createHash("sha256").update(stsPolicyText(policy)).digest("hex").slice(0, 20);
 }

@@ -2,7 +2,7 @@
 import type { SetupItem } from "./domain-setup.ts";
 
 /** What a template says of itself. */
-export interface TemplateOrigin {
+interface TemplateOrigin {
   /** The provider's domain. */
   readonly providerId: string;
   readonly domain: string;

@@ -4,7 +4,7 @@ import { ok, type Result, refuse } from "../../result.ts";
 import { spfPolicies } from "../sender-records.ts";
 
 /** A mechanism, or a modifier (RFC 7208 §4.6.1). */
-export interface SpfTerm {
+interface SpfTerm {
   /** As it is written. */
   readonly text: string;
   /** Of a mechanism; a modifier has none. */
@@ -197,7 +197,7 @@ function targetOf({ value }: SpfTerm, domain: string): string | undefined {
 }
 
 /** What flattening came to. */
-export interface FlattenedSpf {
+interface FlattenedSpf {
   readonly policy: string;
   /** Includes that stay, as what they come to cannot be written out. */
   readonly left: readonly string[];

@@ -1,13 +1,13 @@
 import { type Sentence, sentence } from "../../sentences.ts";
 
 /** Recipients that have a last outcome, or were accepted, and how many of them went wrong in some way. */
-export interface ShareCounts {
+interface ShareCounts {
   readonly tried: number;
   readonly wrong: number;
 }
 
 /** So many per cent are too many, once there are enough: one of three says nothing. */
-export interface ShareRule {
+interface ShareRule {
   readonly leastTried: number;
   readonly leastWrong: number;
   readonly percent: number;
@@ -31,10 +31,10 @@ interface Rule {
 }
 
 /** A share of what was tried within the last minutes. */
-export type WindowRule = Rule & ShareRule & { readonly windowMinutes: number };
+type WindowRule = Rule & ShareRule & { readonly windowMinutes: number };
 
 /** The last hour against the busiest one of the instance's own history. */
-export interface RiseRule extends Rule {
+interface RiseRule extends Rule {
   /** Recipients of an hour that are too few to matter. */
   readonly leastSent: number;
   readonly factor: number;
@@ -44,7 +44,7 @@ export interface RiseRule extends Rule {
 }
 
 /** A credential that was used from one country for so long, and is used from another. */
-export interface NewCountryRule extends Rule {
+interface NewCountryRule extends Rule {
   readonly settledHours: number;
 }
 

@@ -9,7 +9,7 @@ export const OVER_LIMIT = ["refuse", "wait"] as const;
 export type OverLimit = (typeof OVER_LIMIT)[number];
 
 /** Windows are those of the calendar in UTC: whoever may change a time zone gets no second day by that. */
-export type Grain = "hour" | "day";
+type Grain = "hour" | "day";
 
 /** How much may be sent within an hour and a day; null: no bound. */
 export interface SendingLimit {
@@ -39,7 +39,7 @@ export interface SendSource {
 }
 
 /** How much a new instance may send a day, by its age. */
-export interface Ramp {
+interface Ramp {
   readonly over: OverLimit;
   /** In order: up to an age in days, so much a day; without a bound after the last. */
   readonly days: readonly { readonly until: number; readonly perDay: number }[];

@@ -10,7 +10,7 @@ export interface PacePins {
 
 export const UNPINNED: PacePins = { ratePerHour: null, connections: null, messagesPerConnection: null };
 
-/** Leave that nobody has taken yet. */
+/** Messages that may be sent, of which no worker has taken any yet, as of a moment. */
 export interface Bucket {
   readonly tokens: number;
   readonly filledAtMs: number;

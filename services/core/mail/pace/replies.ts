@@ -5,7 +5,7 @@ import type { Phrases } from "../bounce/phrases.ts";
 import { describeSmtpReply, type SmtpReply } from "../smtp-reply.ts";
 
 /** What a reply asks for less of. `nothing`: it looks as if, and is about the recipient or the message. */
-export type PaceConcern = "rate" | "connections" | "messages-per-connection" | "nothing";
+type PaceConcern = "rate" | "connections" | "messages-per-connection" | "nothing";
 
 /** That a provider wants less. */
 export interface PaceSignal {
@@ -15,7 +15,7 @@ export interface PaceSignal {
 }
 
 /** A row: a reply fits when it fulfils all that the row has. */
-export interface PaceReply {
+interface PaceReply {
   readonly code?: number;
   /** Enhanced status (RFC 3463). */
   readonly status?: string;

@@ -2,7 +2,7 @@ import { createRequire } from "node:module";
 import { isDomainWithin } from "./domain-within.ts";
 
 /** A service that sends in the name of many. */
-export interface KnownSender {
+interface KnownSender {
   readonly name: string;
   /** Its own domains: those of its return paths, of the signatures that it adds, of the names of its machines. */
   readonly domains: readonly string[];

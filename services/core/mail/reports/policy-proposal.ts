@@ -1,5 +1,5 @@
 /** What was reported about a domain within a time that is looked at. */
-export interface ReportedMail {
+interface ReportedMail {
   /** `p` of the record that receivers saw last; empty: none was reported. */
   readonly policy: string;
   /** Days on which something was reported. */
@@ -9,7 +9,7 @@ export interface ReportedMail {
   readonly failingOfSenders: number;
 }
 
-export type ProposedPolicy = "quarantine" | "reject";
+type ProposedPolicy = "quarantine" | "reject";
 
 /** The policy that may come next, or what is missing for it. */
 export type PolicyProposal =

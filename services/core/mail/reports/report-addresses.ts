@@ -3,7 +3,7 @@ import type { ExpectedRecord } from "../sender-records.ts";
 import { makeReportLocalPart, makeReportToken } from "../tokens.ts";
 
 /** Where reports about a sender domain come. */
-export interface ReportAddresses {
+interface ReportAddresses {
   /** For `rua=` of its DMARC record. */
   readonly dmarc: string;
   /** For `rua=` of its TLS reporting record; either of them, or both. */

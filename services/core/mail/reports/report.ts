@@ -17,7 +17,7 @@ export interface ReportHead {
 
 export const DISPOSITIONS = ["none", "quarantine", "reject"] as const;
 /** What a receiver did with messages; `pass` of RFC 9990 counts as `none`. */
-export type Disposition = (typeof DISPOSITIONS)[number];
+type Disposition = (typeof DISPOSITIONS)[number];
 
 /** What the domain's DMARC record said to the receiver; empty where it did not say. */
 export interface PublishedPolicy {

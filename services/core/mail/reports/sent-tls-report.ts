@@ -58,7 +58,7 @@ function decoded(text: string): string {
 export type SessionRow = Omit<TlsSession, "destination"> & { readonly sessions: number };
 
 /** What a report is about, and who sends it. */
-export interface ReportSubject {
+interface ReportSubject {
   /** `2026-01-31`, of UTC. */
   readonly day: string;
   /** Domain of the recipients. */

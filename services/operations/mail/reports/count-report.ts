@@ -44,7 +44,7 @@ export interface CountedReport extends ReportedDomain {
 }
 
 /** How a report came. */
-export interface ReportMail {
+interface ReportMail {
   readonly receivedAt: Date;
   /** The domain of a known reporter that signed the message; empty: none. */
   readonly signedBy: string;

@@ -17,7 +17,7 @@ import {
 } from "../../../store/mail/reports/report-views.ts";
 
 /** Somebody who sends in the name of a domain. */
-export interface SourceView extends SourceCounts {
+interface SourceView extends SourceCounts {
   /** The service behind it; undefined: nobody knows. */
   readonly sender: string | undefined;
   /** What the domain's SPF policy includes when it sends with that service. */
@@ -29,7 +29,7 @@ export interface SourceView extends SourceCounts {
 }
 
 /** A report as it came. */
-export interface ReportView extends ReceivedReport {
+interface ReportView extends ReceivedReport {
   /** Why it does not count: no known receiver signed it, or it came too late; undefined: it counts. */
   readonly whyNot: "unsigned" | "late" | undefined;
 }

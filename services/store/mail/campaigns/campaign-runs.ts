@@ -16,7 +16,7 @@ export interface DueCampaign extends CampaignSend, Pick<Campaign, "subjectUri" |
 }
 
 /** Whose turn it is to start a campaign. */
-export interface StartTurn {
+interface StartTurn {
   /** The instance that was served last: those with higher ids come next, in the order of them, and then all others. */
   readonly after: number;
   /** Instances that are not to be served. */
@@ -227,7 +227,7 @@ export async function noteAllGathered(
 }
 
 /** States in which something is left to do, starts aside; `cancelled` until all is withdrawn. */
-export type OpenState = "gathering" | "sending" | "cancelling" | "cancelled";
+type OpenState = "gathering" | "sending" | "cancelling" | "cancelled";
 
 /** The states of those campaigns that have something left to do: one look for all steps, as mostly there is nothing. */
 export async function listOpenStates(db: Db): Promise<ReadonlySet<OpenState>> {

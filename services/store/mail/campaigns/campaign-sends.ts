@@ -7,7 +7,7 @@ import { foundOnPresent, onPresent } from "../machines.ts";
  * queued; `sending` until the last partition is finished: `sent`. `cancelling` until no worker begins a further message
  * of it: `cancelled`. Any of the first four may be paused besides.
  */
-export type CampaignSendState = "draft" | "scheduled" | "gathering" | "sending" | "sent" | "cancelling" | "cancelled";
+type CampaignSendState = "draft" | "scheduled" | "gathering" | "sending" | "sent" | "cancelling" | "cancelled";
 
 /** Whether a campaign may still be written and started. */
 export function isBeforeStart({ state }: { readonly state: CampaignSendState }): boolean {

@@ -4,7 +4,7 @@ import type { KeyRing } from "../../../core/key-ring.ts";
 import { open, seal } from "../../../core/secret-box.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 
-export type CampaignType = "api" | "normal" | "bulk";
+type CampaignType = "api" | "normal" | "bulk";
 
 /**
  * Everything about a campaign but its key. Unset texts are empty. It never changes, but for the sender, subject and URL of

@@ -27,7 +27,7 @@ const ofSubject = ({ instanceId, contactId, address }: ErasureSubject) =>
   [instanceId, contactId, address.asciiDomain, address.local] as const;
 
 /** A message that may name somebody to others. */
-export interface UnsentMessage {
+interface UnsentMessage {
   readonly id: number;
   /** It was for them, and others got copies. */
   readonly addressed: boolean;
@@ -264,7 +264,7 @@ function octetNames(spellings: readonly string[]): readonly [names: Buffer[], pa
 }
 
 /** The content of a message that names somebody. */
-export interface NamingContent {
+interface NamingContent {
   readonly description: MessageDescription;
   readonly template: StoredTemplate | null;
   readonly octets: Buffer | null;

@@ -353,7 +353,7 @@ function toSummary(row: SummaryRow, names: ReadonlyMap<number, CampaignName>): C
 }
 
 /** What some contact of an instance has: columns of a CSV by their names, and custom fields. */
-export interface UsedColumns {
+interface UsedColumns {
   readonly profile: readonly string[];
   readonly fields: readonly string[];
 }

@@ -12,7 +12,7 @@ export interface ContactSearch {
   readonly condition?: FilterCondition | undefined;
 }
 
-export interface ContactPage {
+interface ContactPage {
   /** Of all pages. */
   readonly total: number;
   readonly contacts: readonly ContactSummary[];

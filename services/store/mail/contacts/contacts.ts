@@ -104,7 +104,7 @@ export interface ContactOfInstance {
 const instanceOf = ({ instanceId }: ContactOfInstance) => instanceId;
 
 /** A contact that may be made valid or invalid, whose address and row the transaction has locked. */
-export interface UnlistedContact {
+interface UnlistedContact {
   readonly emailKey: string;
   readonly invalid: boolean;
   /** When its turn has come, by the clock that all share: the last event tells the state. */

@@ -26,7 +26,7 @@ const COLUMNS: Readonly<Record<FilterField, string>> = {
 const DAY_MS = 86_400_000;
 
 /** What a condition is looked at in. */
-export interface ConditionScope {
+interface ConditionScope {
   /** What stands for the instance's id in the statement, such as `$1`. */
   readonly instance: string;
   /** What `withinDays` counts back from. */

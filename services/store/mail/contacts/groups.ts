@@ -37,7 +37,7 @@ export async function joinGroups(
 }
 
 /** A group and how many contacts are in it. */
-export interface GroupSize {
+interface GroupSize {
   readonly name: string;
   readonly contacts: number;
 }

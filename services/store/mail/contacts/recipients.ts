@@ -34,7 +34,7 @@ export interface Recipient extends KnownContact {
 }
 
 /** A send under a campaign: to whom. */
-export interface CampaignRecipients {
+interface CampaignRecipients {
   readonly campaignNumid: number;
   /** Up to 50,000; an address given twice counts once, with the names it was given last. */
   readonly recipients: readonly RecipientAddress[];
@@ -413,12 +413,12 @@ interface WaitingDelivery {
 }
 
 /** A delivery to a contact. */
-export interface ContactDelivery extends WaitingDelivery {
+interface ContactDelivery extends WaitingDelivery {
   readonly contactId: number;
 }
 
 /** A copy to an address that was no contact. */
-export interface CopyDelivery extends WaitingDelivery {
+interface CopyDelivery extends WaitingDelivery {
   readonly emailKey: string;
 }
 

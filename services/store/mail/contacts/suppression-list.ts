@@ -19,7 +19,7 @@ export interface ListedSuppression {
   readonly campaign: { readonly numid: number; readonly name: string } | null;
 }
 
-export interface SuppressionCause {
+interface SuppressionCause {
   readonly event: EventKind;
   readonly at: Date;
   /** The batch whose message it was. */
@@ -28,13 +28,13 @@ export interface SuppressionCause {
 }
 
 /** Which entries. */
-export interface SuppressionSearch {
+interface SuppressionSearch {
   /** Part of the address, whatever its case; a whole one finds its domain's entry and its erased one as well. */
   readonly text?: string | undefined;
   readonly kind?: SuppressionKind | undefined;
 }
 
-export interface SuppressionPage {
+interface SuppressionPage {
   readonly entries: readonly ListedSuppression[];
   /** Where the next page begins; undefined after the last. */
   readonly next: string | undefined;

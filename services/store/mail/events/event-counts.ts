@@ -7,10 +7,10 @@ export interface Period {
   readonly until: Date;
 }
 
-export type Grain = "minute" | "hour" | "day";
+type Grain = "minute" | "hour" | "day";
 
 /** A part of a period, and where its events are counted: whole units of a grain, or the events themselves. */
-export interface Stretch extends Period {
+interface Stretch extends Period {
   readonly source: Grain | "events";
 }
 

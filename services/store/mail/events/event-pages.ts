@@ -10,7 +10,7 @@ export interface ListedEvent extends ContactEvent {
   readonly eeid: string | null;
 }
 
-export interface EventPage {
+interface EventPage {
   /** Of the whole period. */
   readonly total: number;
   readonly events: readonly ListedEvent[];

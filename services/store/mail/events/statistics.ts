@@ -3,7 +3,7 @@ import type { Period } from "./event-counts.ts";
 import { EVENT_KINDS } from "./event-kinds.ts";
 
 /** What a chart of an instance, or of one of its campaigns, shows. */
-export interface StatisticsSelection extends Period {
+interface StatisticsSelection extends Period {
   readonly instanceId: number;
   readonly campaignNumid?: number | undefined;
 }
@@ -11,7 +11,7 @@ export interface StatisticsSelection extends Period {
 export type Step = "minute" | "hour" | "day";
 
 /** Events within one step; what machines opened and clicked is counted apart. */
-export interface StatisticsPoint {
+interface StatisticsPoint {
   readonly at: Date;
   readonly sent: number;
   readonly views: number;
@@ -91,10 +91,10 @@ async function eventsOfCampaign(
   };
 }
 
-export type BounceGrouping = "reason" | "destination";
+type BounceGrouping = "reason" | "destination";
 
 /** Bounces that have a reason, or a destination, in common. */
-export interface BounceGroup {
+interface BounceGroup {
   readonly key: string;
   readonly hard: number;
   readonly soft: number;

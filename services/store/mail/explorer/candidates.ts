@@ -30,7 +30,7 @@ export interface IdRange {
 /** The place of a candidate in its source's order: what follows it comes behind. Numbers, or moments as texts. */
 export type Place = readonly (number | string)[];
 
-export interface Candidate {
+interface Candidate {
   /** Null: the same delivery comes at another place. */
   readonly deliveryId: number | null;
   readonly place: Place;

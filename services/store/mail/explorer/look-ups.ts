@@ -98,16 +98,6 @@ export async function findMessagesOfBatch(db: Db, instanceId: number, eeid: stri
   return rows.map(({ id }) => id);
 }
 
-/** The contact of an address; null where there is none. */
-export async function findContactId(db: Db, instanceId: number, emailKey: string): Promise<number | null> {
-  const rows = await queryRows<{ id: number }>(
-    db,
-    "select id from contacts where instance_id = $1 and email_key = $2",
-    [instanceId, emailKey],
-  );
-  return rows[0]?.id ?? null;
-}
-
 /**
  * The ids that deliveries of a period may have. It is a little wide, as transactions take their time; and a campaign's
  * recipients are queued after its message was accepted.

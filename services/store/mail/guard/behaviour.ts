@@ -30,7 +30,7 @@ export async function foldOutcomes(transaction: Transaction): Promise<void> {
 }
 
 /** How much has to have happened for an instance to be looked at. */
-export interface Floors {
+interface Floors {
   readonly sentInAnHour: number;
   readonly bouncesInADay: number;
   readonly complaintsInADay: number;
@@ -71,7 +71,7 @@ export async function listWatched(db: Db, floors: Floors): Promise<WatchedInstan
 }
 
 /** The windows that an instance is looked at in, in minutes. */
-export interface Windows {
+interface Windows {
   readonly complaints: number;
   readonly hardBounces: number;
   readonly unknownAddresses: number;

@@ -43,7 +43,7 @@ export async function storeVerdicts(transaction: Transaction, verdicts: readonly
 }
 
 /** A batch that is held for what is in it. */
-export interface HeldContent {
+interface HeldContent {
   readonly eeid: string;
   /** Name of its instance. */
   readonly instance: string;

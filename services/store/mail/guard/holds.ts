@@ -9,7 +9,7 @@ import { ensureGuard } from "./sending-limits.ts";
 export type HeldSends = "accept" | "refuse";
 
 /** An instance of which nothing leaves. */
-export interface InstanceHold {
+interface InstanceHold {
   readonly since: Date;
   readonly reason: Sentence;
   /** A login, or `guard`. */
@@ -25,7 +25,7 @@ export interface GuardSettings {
   readonly detectors: Readonly<Partial<Record<Detector, DetectorAction>>>;
 }
 
-export interface InstanceGuard extends GuardSettings {
+interface InstanceGuard extends GuardSettings {
   readonly hold: InstanceHold | null;
 }
 

@@ -1,7 +1,7 @@
 import type { Db } from "../../../platform/postgres/db.ts";
 
 /** The campaign of type `api` that notices are sent under. */
-export interface NoticeCampaign {
+interface NoticeCampaign {
   readonly instanceId: number;
   readonly numid: number;
   readonly sender: string;

@@ -5,7 +5,7 @@ import { waitsForLimit } from "../queue/queue.ts";
 import { chargeValues, chargeWindows } from "./sending-counts.ts";
 
 /** Recipients of an instance that wait for a window, and when the first of them goes on. */
-export interface WaitingRecipients {
+interface WaitingRecipients {
   readonly recipients: number;
   readonly goesOnAt: Date | null;
 }

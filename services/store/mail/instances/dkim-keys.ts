@@ -25,7 +25,7 @@ export interface FurtherKey extends RotatingKey {
 }
 
 /** What delivery needs to know of a message's sender. */
-export interface SenderKeys {
+interface SenderKeys {
   /** Selectors and PKCS #8 PEMs, RSA first. */
   readonly keys: readonly { readonly selector: string; readonly privateKeyPem: string }[];
   readonly instanceName: string;

@@ -1,5 +1,5 @@
 import type { SetupItem } from "../../../core/mail/domain-setup/domain-setup.ts";
-import { STS_WITHDRAWN, type StsMode, type StsPolicy } from "../../../core/mail/domain-setup/mta-sts.ts";
+import { type ServedStsPolicy, STS_WITHDRAWN, type StsMode } from "../../../core/mail/domain-setup/mta-sts.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { byInstance } from "../by-instance.ts";
 import type { DomainOfInstance } from "./dkim-keys.ts";
@@ -168,7 +168,7 @@ export async function noteAgreement(
  * The policy for mail to a domain that is served here; of several instances with the domain, the first one's, those that
  * withdraw theirs last.
  */
-export async function findStsPolicy(db: Db, domain: string): Promise<StsPolicy | undefined> {
+export async function findServedStsPolicy(db: Db, domain: string): Promise<ServedStsPolicy | undefined> {
   const [row] = await queryRows<{ mode: StsMode | null; exchangers: string[] }>(
     db,
     `select sts_mode as mode, sts_exchangers as exchangers from domain_upkeep

@@ -2,7 +2,7 @@ import { bareTagName } from "../../../core/mail/personalise.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 
 /** A variable of all of an instance's messages; its name with or without XYZ wrapping, as it was given. */
-export interface GlobalVariable {
+interface GlobalVariable {
   readonly name: string;
   readonly value: string;
 }

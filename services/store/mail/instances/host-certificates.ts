@@ -7,7 +7,7 @@ const CERTIFICATE_PURPOSE = "host-certificate";
 const ACCOUNT_PURPOSE = "acme-account";
 
 /** A host of a sender domain that is to have a certificate. */
-export interface CertifiedHost extends DomainOfInstance {
+interface CertifiedHost extends DomainOfInstance {
   readonly host: string;
 }
 
@@ -50,7 +50,7 @@ export async function readCertificateState(
 }
 
 /** How many orders there may be within 24 hours, and how long somebody waits after a failure. */
-export interface OrderLimits {
+interface OrderLimits {
   readonly perDay: number;
   readonly perInstanceAndDay: number;
   readonly retrySeconds: number;
@@ -156,7 +156,7 @@ export async function findServedCertificate(
 }
 
 /** An account at an authority. */
-export interface AcmeAccount {
+interface AcmeAccount {
   readonly keyPem: string;
   readonly url: string;
 }

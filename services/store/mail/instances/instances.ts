@@ -45,7 +45,7 @@ export interface InstanceDomain {
   readonly dkimRecord: string;
 }
 
-export interface NewInstance {
+interface NewInstance {
   readonly name: string;
   readonly host: string;
   readonly key: string;

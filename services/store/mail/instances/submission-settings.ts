@@ -21,7 +21,7 @@ export interface SubmissionRules extends SubmissionSettings, SubmissionReporting
 }
 
 /** A campaign as a program has logged in to it: its key is compared by its HMAC. */
-export interface CampaignLogin {
+interface CampaignLogin {
   readonly campaign: { readonly instanceId: number; readonly numid: number };
   readonly apikeyHash: Buffer;
 }

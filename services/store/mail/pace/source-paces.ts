@@ -121,7 +121,7 @@ export async function lockPaces(transaction: Transaction, keys: readonly PaceKey
 }
 
 /** What one exchange of a worker leaves behind. */
-export interface PaceRecord {
+interface PaceRecord {
   readonly paces: readonly SourcePace[];
   readonly counts: readonly PaceCount[];
   /** Sessions that it has, and how many it was granted. */
@@ -251,7 +251,7 @@ export async function listPaceCounts(
 }
 
 /** Sessions of a worker at a source's provider. */
-export interface SessionShare extends PaceKey {
+interface SessionShare extends PaceKey {
   /** That are open. */
   readonly sessions: number;
   /** That it may have. */

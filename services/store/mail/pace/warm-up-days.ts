@@ -84,7 +84,7 @@ export async function listDays(db: Db, source: string | null = null): Promise<Co
 }
 
 /** A delivery that left from a source that sends by a plan. */
-export interface WarmUpDelivery extends PaceKey {
+interface WarmUpDelivery extends PaceKey {
   readonly instanceId: number;
   readonly deliveryId: number;
 }

@@ -71,7 +71,7 @@ export async function insertWarmUp(
 }
 
 /** Of one change of a warm-up by an operator. */
-export interface WarmUpChange {
+interface WarmUpChange {
   readonly source: string;
   readonly by: string;
   readonly nowMs: number;

@@ -264,7 +264,7 @@ export async function assignContact(
 }
 
 /** A contact with the address by which it is locked. */
-export interface AddressedContact {
+interface AddressedContact {
   readonly id: number;
   readonly instanceId: number;
   readonly emailKey: string;

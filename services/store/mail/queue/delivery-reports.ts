@@ -55,7 +55,7 @@ export async function addReports(transaction: Transaction, reports: readonly New
 }
 
 /** Who wants to be told what of a delivery; undefined where nobody does. */
-export interface DeliveryReporting {
+interface DeliveryReporting {
   readonly instanceId: number;
   readonly messageId: number;
   readonly recipient: string;
@@ -133,7 +133,7 @@ export interface DueGroup {
   readonly recipients: readonly DueRecipient[];
 }
 
-export interface DueRecipient {
+interface DueRecipient {
   readonly id: number;
   readonly action: DsnAction;
   readonly recipient: string;

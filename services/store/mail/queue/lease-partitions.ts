@@ -3,7 +3,7 @@ import { byInstance, ownRows } from "../by-instance.ts";
 import type { LeasedPartition } from "./queue-leases.ts";
 
 /** What a worker takes. */
-export interface LeaseRequest {
+interface LeaseRequest {
   readonly workerId: string;
   /** What it asks of each instance; nobody is asked for twice. */
   readonly asks: readonly Ask[];
@@ -36,7 +36,7 @@ export interface Ask {
 }
 
 /** What is not known of it by the lease: whoever asked for it knows which sources are in back-off. */
-export type TakenPartition = Omit<LeasedPartition, "resting">;
+type TakenPartition = Omit<LeasedPartition, "resting">;
 
 /** What came of an ask. */
 export interface LeaseResult {

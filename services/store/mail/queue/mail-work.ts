@@ -12,7 +12,7 @@ import { isAway, refuseAway } from "../machines.ts";
 const MOST_IDLE_SECONDS = 3_600;
 
 /** What a look at the queue begins with. */
-export interface WorkToDo {
+interface WorkToDo {
   /** Instances that are to be looked at now and whose machines are there, in the order of their ids. */
   readonly instanceIds: readonly number[];
   /** By the database's clock, as text: a Date would cut off its microseconds. */
@@ -65,7 +65,7 @@ function keyOf(instanceId: string): string {
 }
 
 /** An instance that is to be looked at. */
-export interface Look {
+interface Look {
   readonly instanceId: number;
   /** From then on; at once unless given. */
   readonly at?: Date;

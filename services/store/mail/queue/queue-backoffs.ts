@@ -2,7 +2,7 @@ import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { ANY_SOURCE } from "./lease-partitions.ts";
 
 /** A source that leaves a destination alone, or `ANY_SOURCE`. */
-export interface BackOff {
+interface BackOff {
   readonly destination: string;
   readonly source: string;
   /** From when it was read. */

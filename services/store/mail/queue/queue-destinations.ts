@@ -5,7 +5,7 @@ import { moveAges } from "./queue-ages.ts";
 import { lockPartitions } from "./queue-leases.ts";
 
 /** What is queued for one destination, on all of the deployment. */
-export interface DestinationQueue {
+interface DestinationQueue {
   /** Domain as A-labels. */
   readonly destination: string;
   /** Recipients that have no last outcome yet. */
@@ -21,7 +21,7 @@ export interface DestinationQueue {
 }
 
 /** The queues of destinations, and what they come to together. */
-export interface DestinationQueues {
+interface DestinationQueues {
   readonly queues: readonly DestinationQueue[];
   /** Recipients, of all destinations. */
   readonly waiting: number;

@@ -26,7 +26,7 @@ export interface LeasedPartition {
 }
 
 /** What is known of a message before it is loaded. */
-export interface LeasedMessage {
+interface LeasedMessage {
   readonly id: number;
   readonly instanceName: string;
   readonly campaignNumid: number;

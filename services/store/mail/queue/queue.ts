@@ -22,7 +22,7 @@ export async function announceMail(db: Db, instanceIds: readonly number[] = []):
 }
 
 /** What a notice tells: that something was stopped or changed, or of whom there is new mail. */
-export type QueueNotice =
+type QueueNotice =
   | { readonly kind: "stop" }
   | { readonly kind: "mail"; readonly instanceIds: "all" | readonly number[] };
 
@@ -72,7 +72,7 @@ export interface PersonalData {
 const RECIPIENTS_PER_PARTITION = 100;
 
 /** The recipients of one message. */
-export interface MessageRecipients {
+interface MessageRecipients {
   readonly instanceId: number;
   readonly campaignNumid: number;
   readonly eeid: string;

@@ -10,7 +10,7 @@ import { lockPartitions } from "./queue-leases.ts";
 export type Wish = "done" | "settled" | "leased" | WaitsForLimit;
 
 /** Its instance's sending limits have room for it at this moment, and no earlier. */
-export interface WaitsForLimit {
+interface WaitsForLimit {
   readonly goesOnAt: Date;
 }
 
@@ -66,7 +66,7 @@ export async function cancelDelivery(db: Db, instanceId: number, deliveryId: num
 }
 
 /** A delivery that is not sent any more, and whose it was. */
-export interface WithdrawnDelivery {
+interface WithdrawnDelivery {
   readonly deliveryId: number;
   readonly eeid: string;
   /** Null of a copy to an address that is no contact. */

@@ -1,7 +1,7 @@
 import type { Db } from "../../../platform/postgres/db.ts";
 
 /** An MTA-STS policy as it was fetched. */
-export interface KeptStsPolicy {
+interface KeptStsPolicy {
   readonly policyId: string;
   readonly mode: "enforce" | "testing" | "none";
   readonly mx: readonly string[];

@@ -8,10 +8,10 @@ export interface ReportedDomain {
 }
 
 /** Who answers for a report: the known reporter that signed its message, or, of an unsigned one, whoever it claims to be of. */
-export type ReportOrigin = { readonly signedBy: string } | { readonly reporter: string };
+type ReportOrigin = { readonly signedBy: string } | { readonly reporter: string };
 
 /** What was taken about a domain within a day of the signed reports, or of the unsigned ones: of all, and of one origin. */
-export interface TakenReports {
+interface TakenReports {
   readonly reports: number;
   readonly ofReporter: number;
   readonly rows: number;

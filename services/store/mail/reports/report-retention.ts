@@ -3,7 +3,7 @@ import { isSpread } from "../by-instance.ts";
 import { TODAY } from "./utc-day.ts";
 
 /** How long reports with their rows are kept, and how long what they add up to by day. */
-export interface ReportRetention {
+interface ReportRetention {
   readonly reportDays: number;
   readonly dayDays: number;
 }

@@ -24,7 +24,7 @@ export async function addTlsSessions(transaction: Transaction, sessions: readonl
 }
 
 /** Sessions of one day with one domain that fared alike. */
-export type CountedTlsSessions = Omit<TlsSession, "destination"> & { readonly sessions: number };
+type CountedTlsSessions = Omit<TlsSession, "destination"> & { readonly sessions: number };
 
 /** The most frequent first. @param most rows; those that fared in yet other ways are in none */
 export async function readTlsSessions(
@@ -56,7 +56,7 @@ export interface TlsReportSending {
 }
 
 /** Which reports may be taken. */
-export interface TlsReportDemand {
+interface TlsReportDemand {
   readonly perMinute: number;
   readonly retrySeconds: number;
   /** Questions, and reports, that may be taken. */
@@ -143,7 +143,7 @@ export async function giveBackTlsReport(
 }
 
 /** Where a report is to go. */
-export interface TlsReportPlace {
+interface TlsReportPlace {
   readonly uri: string;
   /** The registrable domain that it burdens. */
   readonly target: string;

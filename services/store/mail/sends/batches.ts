@@ -43,7 +43,7 @@ export async function findBatch(db: Db, instanceId: number, eeid: string): Promi
 }
 
 /** Which batches, and how many of them. */
-export interface BatchSelection {
+interface BatchSelection {
   readonly campaignNumid?: number | undefined;
   /** Only those older than this one. */
   readonly before?: string | undefined;
@@ -77,7 +77,7 @@ const partitionCounts = (instanceId: string) => `select count(*)::int as partiti
      from partitions where partitions.instance_id = ${instanceId} and partitions.eeid = b.eeid`;
 
 /** How far a batch has come, by recipients. */
-export interface BatchProgress {
+interface BatchProgress {
   readonly recipients: number;
   readonly delivered: number;
   /** Refused for good, or given up. */

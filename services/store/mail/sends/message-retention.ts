@@ -2,7 +2,7 @@ import { type Db, queryRows, type Transaction } from "../../../platform/postgres
 import { removeAttempts } from "../attempts/attempts.ts";
 
 /** What an instance does not keep any more. */
-export interface ExpiredMessages {
+interface ExpiredMessages {
   readonly instanceId: number;
   /** Batches whose last message left, or was given up, before it; see `expireBatches`. */
   readonly before: Date;

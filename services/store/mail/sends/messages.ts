@@ -94,7 +94,7 @@ export function templateOctets({ html, subject, to, cc = [], globals = {} }: Sto
 }
 
 /** The content of a call, about to be stored. */
-export type NewMessage = Omit<StoredMessage, "id" | "acceptedAt">;
+type NewMessage = Omit<StoredMessage, "id" | "acceptedAt">;
 
 /** Up to so many messages at once have a prepared statement for each number of them. */
 const MOST_PREPARED_ROWS = 50;

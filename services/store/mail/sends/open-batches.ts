@@ -20,7 +20,7 @@ export interface OpenedBatches {
 }
 
 /** Who is judged by what their instances may send. */
-export interface Judging {
+interface Judging {
   readonly sources: readonly JudgedSource[];
   /** Instances without a guard of their own are judged as well. */
   readonly everybody: boolean;

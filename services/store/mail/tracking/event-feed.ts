@@ -121,7 +121,7 @@ export async function findFirstPosition(db: Db, instanceId: number): Promise<num
 }
 
 /** Events of a feed, as far as it was looked through. */
-export interface FeedPage {
+interface FeedPage {
   readonly events: readonly ToldEvent[];
   /** The last place that was looked at: the next page begins behind it. */
   readonly through: number;
@@ -183,7 +183,7 @@ export async function readFeed(
 }
 
 /** What became of a delivery, for the feed. */
-export interface ToldDelivery {
+interface ToldDelivery {
   readonly instanceId: number;
   readonly deliveryId: number;
   readonly at: Date;
@@ -219,7 +219,7 @@ export interface ToldSource {
 }
 
 /** What is told of a source, as a report says it. */
-export interface SourceDetail {
+interface SourceDetail {
   /** IP address. */
   readonly source: string;
   /** Domains of a signature and of the return path; empty: none was reported. */

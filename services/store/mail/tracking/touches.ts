@@ -177,7 +177,7 @@ export async function markMachineTouches(
 }
 
 /** A click that a conversion belongs to. */
-export interface AttributedClick {
+interface AttributedClick {
   readonly eeid: string;
   readonly campaignNumid: number;
   readonly deliveryId: number;

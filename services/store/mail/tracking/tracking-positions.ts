@@ -1,7 +1,7 @@
 import type { Db, Transaction } from "../../../platform/postgres/db.ts";
 
 /** A place in a spool of the tracking service (services/tracking/spool.ts). */
-export interface StoredPosition {
+interface StoredPosition {
   readonly segment: number;
   readonly offset: number;
 }

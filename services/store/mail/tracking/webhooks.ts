@@ -239,7 +239,7 @@ export interface WaitingBatch {
 }
 
 /** A webhook whose next batch is to be sent. */
-export interface WebhookTurn {
+interface WebhookTurn {
   readonly instanceId: number;
   readonly name: string;
   /** See `placeEvents`. */
@@ -305,7 +305,7 @@ export type WebhookAttempt =
   | { readonly state: "waiting"; readonly outcome: Sentence; readonly retryInSeconds: number };
 
 /** A webhook that a worker has leased. */
-export interface HeldWebhook {
+interface HeldWebhook {
   readonly instanceId: number;
   readonly name: string;
   readonly workerId: string;

@@ -85,3 +85,13 @@ describe("servers of clouds are not fetched from", () => {
     expect(await fetchWithin(url)).toEqual(refuse(saying("address not allowed")));
   });
 });
+
+test("a text of more than 64 KiB is refused: a policy has no more (RFC 8461 §3.2)", async () => {
+  const config = loadConfig({ PALOMAR_FETCH_ALLOW: "127.0.0.0/8" });
+  if (!config.ok) throw new Error(config.error.join());
+  const surroundings = { config: config.value, resolver: SILENT };
+  const fetchOf = async (octets: number) =>
+    fetchText(await serve((_request, reply) => reply.end("x".repeat(octets))), "text", surroundings);
+  expect((await fetchOf(65_536)).ok).toBe(true);
+  expect(await fetchOf(65_537)).toMatchObject({ ok: false, error: { code: "larger-than" } });
+});

@@ -2,7 +2,7 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { openSmtpSession, type SmtpSession } from "../../../../services/platform/smtp/client.ts";
+import { openSmtpSession, type SmtpClientSession } from "../../../../services/platform/smtp/client.ts";
 import { onTheWire } from "../../../../services/platform/smtp/transaction.ts";
 
 const ENVELOPE = { mailFrom: "a@example.org", rcptTo: ["b@example.net"], needsSmtputf8: false };
@@ -28,7 +28,7 @@ async function open(
   script: Script,
   extensions: readonly string[] = ["PIPELINING"],
   name = "far.example.net",
-): Promise<{ session: SmtpSession; writes: string[]; server: () => Socket }> {
+): Promise<{ session: SmtpClientSession; writes: string[]; server: () => Socket }> {
   const writes: string[] = [];
   const answers = script.values();
   let client: Socket | undefined;

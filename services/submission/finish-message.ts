@@ -10,7 +10,7 @@ import { newField } from "./mime-tree.ts";
 import { toSevenBit } from "./to-seven-bit.ts";
 
 /** How the message came, for its Received field. */
-export interface Arrival {
+interface Arrival {
   readonly helloName: string;
   readonly clientAddress: string;
   readonly hostname: string;
@@ -20,7 +20,7 @@ export interface Arrival {
   readonly at: Date;
 }
 
-export interface PreparedMessage {
+export interface FinishedMessage {
   readonly octets: Buffer;
   /** The author's domain as A-labels: whose DKIM key signs. */
   readonly senderDomain: string;
@@ -71,11 +71,11 @@ export interface MessageRules {
  * delivery need not ask who takes it.
  * @param octets an RFC 5322 message, CRLF only
  */
-export function prepareMessage(
+export function finishMessage(
   octets: Buffer,
   { allowedDomains, unsubscribe }: MessageRules,
   arrival: Arrival,
-): Result<PreparedMessage, MessageRefusal> {
+): Result<FinishedMessage, MessageRefusal> {
   const { fields, body } = splitMessage(octets);
   const named = (name: string) => fields.filter((field) => field.name === name);
   if (named("received").length > MOST_HOPS) return refuse("too-many-hops");

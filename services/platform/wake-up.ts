@@ -8,6 +8,11 @@ export class WakeUp {
     this.#resolve?.();
   }
 
+  /** What was called for until now is being done. */
+  forget(): void {
+    this.#rung = false;
+  }
+
   async wait(milliseconds: number): Promise<void> {
     if (!this.#rung) {
       await new Promise<void>((resolve) => {

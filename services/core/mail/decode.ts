@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import { Parser } from "htmlparser2";
-import { type CharsetDecoder, charsetDecoder, WINDOWS_1252 } from "../charset.ts";
+import { type CharsetDecoder, charsetDecoder, WINDOWS_1252 } from "./charset.ts";
 
 /**
  * Octets to text by a charset label. An unknown or wrong label never loses ASCII: octets that are no UTF-8
