@@ -80,7 +80,8 @@ async function signerOf(octets: Buffer, isSignedBy: IsSignedBy): Promise<string 
   return isSigned ? claimed.domain : "";
 }
 
-class LeaseLost extends Error {}
+/** Another worker has the message, or it was erased: nothing of ours is kept. */
+export class LeaseLost extends Error {}
 
 /** What is kept with the message of what it says. */
 function findingOf(read: Result<SenderReport, ReportRefusal>, counted: Result<CountedReport, ReportRefusal>) {

@@ -3,6 +3,7 @@ import { RateLimiterMemory } from "rate-limiter-flexible";
 import type { ReportRefusal } from "../core/mail/reports/report.ts";
 import { readComplaint } from "../operations/mail/interpret.ts";
 import type { ServiceContext } from "../platform/service.ts";
+import { spend } from "../platform/spend.ts";
 import { addInboundMessages, type NewInboundMessage, type RecipientClass } from "../store/mail/inbound/inbound.ts";
 import { addUnexplained, type UnexplainedSample } from "../store/mail/inbound/inbound-retention.ts";
 import type { Admission } from "./admission.ts";
@@ -53,11 +54,7 @@ export type NextSample = () => Promise<UnexplainedSample | undefined>;
 export function makeSampler({ unexplained }: InboundPolicy): NextSample {
   const { messagesPerHour, messages, octetsOfMessage } = unexplained;
   const limiter = new RateLimiterMemory({ points: messagesPerHour, duration: 3_600 });
-  return () =>
-    limiter.consume("sample").then(
-      () => ({ messages, octetsOfMessage }),
-      () => undefined,
-    );
+  return async () => ((await spend(limiter, "sample")) ? { messages, octetsOfMessage } : undefined);
 }
 
 /** Asks for one message, once, in a transaction that may run more often than that. */

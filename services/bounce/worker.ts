@@ -28,7 +28,7 @@ import { purgeReports } from "../store/mail/reports/report-retention.ts";
 import { findTraceParent } from "../store/mail/sends/trace-parents.ts";
 import { inTransaction } from "../store/transactions.ts";
 import { applyFinding, deliveryOf } from "./apply.ts";
-import { applyReport } from "./apply-report.ts";
+import { applyReport, LeaseLost } from "./apply-report.ts";
 import { askedOnce, makeSampler, type NextSample, type UnexplainedReason } from "./intake.ts";
 import { type InboundPolicy, loadInboundPolicy } from "./policy.ts";
 
@@ -254,9 +254,6 @@ async function isAboutNobody(db: Db, { deliveryId, aboutDeliveryId }: LeasedInbo
 
 /** A message that no later attempt would cope with better. */
 class PoisonMessage extends Error {}
-
-/** Another worker has the message, or it was erased: nothing of ours is kept. */
-class LeaseLost extends Error {}
 
 async function interpretOrPoison(octets: Buffer, phrases: Phrases): Promise<Finding> {
   try {
