@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import type { FilterCondition } from "../../core/mail/filter-condition.ts";
 import { toConditionJson } from "../../core/mail/filter-json.ts";
 import { hasCredentials, isHttpUrl } from "../../core/url.ts";
-import { judgeSelection } from "../../operations/mail/judge-selection.ts";
+import { judgeSelections } from "../../operations/mail/judge-selection.ts";
 import { readToldKinds, showWebhookBatch, toldNames } from "../../operations/mail/told-events.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { findCampaign } from "../../store/mail/campaigns/campaigns.ts";
@@ -129,7 +129,7 @@ async function findCondition(
   if (filter === undefined) return null;
   const found = (await listFilters(db, instanceId)).find(({ name }) => name === filter);
   if (found === undefined) return runtime.refuse(`there is no filter ${filter}`);
-  const gone = await judgeSelection(db, instanceId, found);
+  const gone = await judgeSelections(db, instanceId, [found]);
   return gone === undefined ? found.condition : runtime.refuse(gone.message);
 }
 

@@ -11,7 +11,7 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { eraseAddress, isNothing } from "../../operations/mail/contact-erasure.ts";
 import { exportContacts } from "../../operations/mail/contact-export.ts";
 import { importContacts } from "../../operations/mail/contact-import.ts";
-import { judgeSelection } from "../../operations/mail/judge-selection.ts";
+import { judgeSelections } from "../../operations/mail/judge-selection.ts";
 import { exportReply } from "../../platform/http/streamed-reply.ts";
 import { findContact } from "../../store/mail/contacts/contact-profiles.ts";
 import { type ContactSearch, searchContacts } from "../../store/mail/contacts/contact-search.ts";
@@ -79,7 +79,7 @@ async function toSearch(
 ): Promise<Result<ContactSearch, Refusal>> {
   const filter = given.filter === undefined ? undefined : await findFilter(db, instance.id, given.filter);
   if (given.filter !== undefined && filter === undefined) return refuse(problem("no-such-filter"));
-  const gone = filter && (await judgeSelection(db, instance.id, filter));
+  const gone = filter && (await judgeSelections(db, instance.id, [filter]));
   if (gone !== undefined) return refuse(unacceptable(gone));
   return ok({ text: given.search || undefined, group: given.group || undefined, condition: filter?.condition });
 }

@@ -3,7 +3,7 @@ import { toConditionJson } from "../../core/mail/filter-json.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { hasCredentials, isHttpUrl } from "../../core/url.ts";
-import { findGoneGroup, judgeSelection } from "../../operations/mail/judge-selection.ts";
+import { findGoneGroups, judgeSelections } from "../../operations/mail/judge-selection.ts";
 import { readToldKinds, showWebhookBatch, toldNames } from "../../operations/mail/told-events.ts";
 import { sentenceJson } from "../../platform/http/problem.ts";
 import { areCampaignsOf } from "../../store/mail/campaigns/campaigns.ts";
@@ -69,6 +69,7 @@ const deliveryJson = z.object({
   created: z.string(),
   finished: z.string().nullable(),
 });
+const ALL_CONTACTS = { all: [] };
 const NO_WEBHOOK = problem("no-such-webhook");
 
 /** Where an instance has its events told, with the log of what was told, and its replay. */
@@ -90,13 +91,15 @@ function listEndpoint(context: ConsoleContext): ConsoleEndpoint {
     reply: z.object({ webhooks: z.array(webhookJson) }),
     act: ({ caller, params }) =>
       withInstance(context, caller, params.name, async ({ id }) => {
-        const webhooks: z.input<typeof webhookJson>[] = [];
-        for (const webhook of await listWebhooks(context.db, id)) {
-          const missing =
-            webhook.condition === null ? undefined : await findGoneGroup(context.db, id, webhook.condition);
-          webhooks.push({ ...showWebhook(webhook), ...(missing === undefined ? {} : { grupo_ausente: missing }) });
-        }
-        return ok({ webhooks });
+        const webhooks = await listWebhooks(context.db, id);
+        const conditions = webhooks.map(({ condition }) => condition ?? ALL_CONTACTS);
+        const gone = await findGoneGroups(context.db, id, conditions);
+        return ok({
+          webhooks: webhooks.map((webhook, at) => ({
+            ...showWebhook(webhook),
+            ...(gone[at] === undefined ? {} : { grupo_ausente: gone[at] }),
+          })),
+        });
       }),
   });
 }
@@ -146,7 +149,7 @@ async function readChoice(
   }
   const filter = given.filter === undefined ? undefined : await findFilter(db, instanceId, given.filter);
   if (given.filter !== undefined && filter === undefined) return refuse(problem("no-such-filter"));
-  const gone = filter && (await judgeSelection(db, instanceId, filter));
+  const gone = filter && (await judgeSelections(db, instanceId, [filter]));
   if (gone !== undefined) return refuse(unacceptable(gone));
   return ok({
     kinds: kinds?.value ?? null,
