@@ -6,7 +6,6 @@ import { KEY_ROLES } from "../../core/dns/dnssec/dnskey.ts";
 import { parseDomainName } from "../../core/dns/name.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
-import { type detailsReply, showDetails, showSigning } from "../../dns-api/signing-json.ts";
 import {
   askParent,
   confirmDsGone,
@@ -16,6 +15,7 @@ import {
   updateHostedParent,
   wishForDs,
 } from "../../operations/dns/dnssec-parent.ts";
+import { type detailsReply, showDetails, showSigning } from "../../operations/dns/signing-json.ts";
 import { exportKey, importKeys } from "../../operations/dns/zone-signing-keys.ts";
 import { findSignedZone, type SignedZone, type SigningTarget } from "../../operations/dns/zone-signing-state.ts";
 import {
