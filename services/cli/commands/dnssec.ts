@@ -33,9 +33,7 @@ import { zoneName } from "../../store/dns/zones.ts";
 import type { CommandDatabase } from "../database.ts";
 import { noteWarnings, orRefuse } from "../input.ts";
 import { readKeyFiles, writeKeyFiles } from "../key-files.ts";
-import type { CommandRuntime } from "../runtime.ts";
-
-const ACTOR = "operator";
+import { COMMAND_ACTOR, type CommandRuntime } from "../runtime.ts";
 
 interface EnableOptions {
   readonly denial?: string;
@@ -226,7 +224,7 @@ function readTarget(runtime: CommandRuntime, fqdn: string, { keyRing }: CommandD
   const apex = parseDomainName(fqdn);
   if (!apex.ok) return runtime.refuse(`${fqdn}: ${apex.error.message}`);
   const signer = { keyRing, clock: systemClock };
-  return { scope: {}, apex: apex.value, domain: zoneName(apex.value), actor: ACTOR, signer };
+  return { scope: {}, apex: apex.value, domain: zoneName(apex.value), actor: COMMAND_ACTOR, signer };
 }
 
 /** Asks the parent, and notes what it says. @param onSilence called where nobody says anything: then all stays as it is */
