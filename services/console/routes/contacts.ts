@@ -29,7 +29,6 @@ import { withInstance } from "../with-instance.ts";
 
 const instanceParams = z.object({ name: z.string() });
 const contactParams = z.object({ name: z.string(), email: z.string() });
-const MOST_CSV_OCTETS = 2 ** 28;
 
 /** Contacts of an instance: looked for, looked at, brought in and out, forgotten. */
 export const makeContactEndpoints: MakeConsoleEndpoints = (context) => [
@@ -118,7 +117,7 @@ function importEndpoint(context: ConsoleContext): ConsoleEndpoint {
       withInstance(context, caller, params.name, async (instance) => {
         const about = { role: "instance", scope: instance.name } as const;
         const description = { kind: "contact-import", object: instance.name, owner: caller.login, about };
-        const file = { incoming, mostOctets: MOST_CSV_OCTETS, dryRun: fields.dry_run === "true" };
+        const file = { incoming, dryRun: fields.dry_run === "true" };
         // The lines that are stored stay so: the same file again goes on where this ended.
         return startImportJob(context, description, file, (csv, options) =>
           importContacts(context.db, instance.id, csv, options),
