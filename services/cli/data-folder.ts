@@ -1,5 +1,7 @@
-import { statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
 import type { Config } from "../platform/config/config.ts";
+import type { AddressName } from "../platform/service.ts";
 import { CommandMisused } from "./command-errors.ts";
 
 /**
@@ -15,4 +17,17 @@ export function requireDataFolder({ dataDir }: Pick<Config, "dataDir">): void {
     throw new CommandMisused(`PALOMAR_DATA_DIR: ${message}`);
   }
   throw new CommandMisused(`PALOMAR_DATA_DIR: ${dataDir} is no folder`);
+}
+
+/** What `addresses.json` says: null of a listener that is off. */
+type WrittenAddresses = { readonly [name in AddressName]?: string | null };
+
+/** The addresses of the stack that runs from the folder; undefined where none has written them. */
+export function readAddresses({ dataDir }: Pick<Config, "dataDir">): WrittenAddresses | undefined {
+  try {
+    return JSON.parse(readFileSync(join(dataDir, "addresses.json"), "utf8"));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
 }

@@ -1,4 +1,4 @@
-import { statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { parsePeriodSeconds } from "../core/dns/period.ts";
 import { type Refusal, sentenceOf } from "../core/refusal.ts";
 import type { Result } from "../core/result.ts";
@@ -23,6 +23,23 @@ export function cannotRead(runtime: CommandRuntime, path: string): (error: Error
 }
 
 export const cannotBeRead = (path: string, error: Error) => `${path} cannot be read: ${error.message}`;
+
+/**
+ * The text of a file, or of standard input (`0`).
+ * @throws when it cannot be read, or is no UTF-8: to guess would alter names and texts
+ */
+export function readTextFile(file: string | 0): string {
+  return new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(file));
+}
+
+/** The same; ends the command where it cannot be had. */
+export function readText(runtime: CommandRuntime, file: string | 0): string {
+  try {
+    return readTextFile(file);
+  } catch (error) {
+    return runtime.refuse(`${file || "standard input"}: ${(error as Error).message}`);
+  }
+}
 
 /** Until when a key that is replaced stays good: `24h`, `7d`, `90m`; null when nothing was given. */
 export function readGrace(runtime: CommandRuntime, text: string | undefined, now: Date): Date | null {

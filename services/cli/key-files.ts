@@ -1,8 +1,8 @@
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { type BindKey, type BindKeyFiles, parseBindKey } from "../core/dns/dnssec/bind-key-file.ts";
 import type { DomainName } from "../core/dns/name.ts";
-import { orRefuse } from "./input.ts";
+import { orRefuse, readText } from "./input.ts";
 import type { CommandRuntime } from "./runtime.ts";
 
 /**
@@ -32,12 +32,4 @@ export function writeKeyFiles(
     return runtime.refuse((error as Error).message);
   }
   return paths;
-}
-
-function readText(runtime: CommandRuntime, path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (error) {
-    return runtime.refuse(`${path}: ${(error as Error).message}`);
-  }
 }

@@ -1,9 +1,9 @@
-import { createMissingRecords } from "../console/sender-domain.ts";
 import { parseDomainName } from "../core/dns/name.ts";
 import { TYPE } from "../core/dns/rr-types.ts";
 import { joinedText } from "../core/mail/domain-setup/record-values.ts";
 import { dkimMatches, expectedDkim } from "../core/mail/sender-records.ts";
 import { hostingZone } from "../operations/mail/domain-hosting.ts";
+import { createMissingRecords } from "../operations/mail/sender-checks.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { readRecordsAt } from "../store/dns/records.ts";
 import { listInstanceDomains } from "../store/mail/instances/instances.ts";

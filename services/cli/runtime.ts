@@ -4,6 +4,9 @@ import type { Config } from "../platform/config/config.ts";
 import { CommandMisused, CommandRefused } from "./command-errors.ts";
 import type { CommandDatabase } from "./database.ts";
 
+/** Who is named as the maker of what commands change. */
+export const COMMAND_ACTOR = "operator";
+
 /** What every command is given; commands print and refuse through it and never end the process themselves. */
 export interface CommandRuntime {
   readonly config: Config;

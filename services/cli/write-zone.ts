@@ -9,9 +9,7 @@ import type { WriteZone, ZoneRecord } from "../operations/mail/domain-hosting.ts
 import { systemClock } from "../platform/clock.ts";
 import { notifyZones } from "../store/dns/zone-notices.ts";
 import type { CommandDatabase } from "./database.ts";
-
-/** Who is named in the history of zones that commands change. */
-export const COMMAND_ACTOR = "operator";
+import { COMMAND_ACTOR } from "./runtime.ts";
 
 /** Changes zones as the operator, who runs the command. */
 export function makeWriteZone({ db, keyRing }: Pick<CommandDatabase, "db" | "keyRing">): WriteZone {

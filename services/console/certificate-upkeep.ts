@@ -1,6 +1,5 @@
 import { Counter } from "prom-client";
 import { obtainDueCertificate } from "../operations/mail/host-certificate.ts";
-import type { OpenPublicLook } from "../platform/lookups/authoritative-lookup.ts";
 import { registry } from "../platform/observability/metrics.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import type { ConsoleContext } from "./context.ts";
@@ -22,15 +21,14 @@ const orders = new Counter({
  * share them.
  */
 export function startCertificateUpkeep(
-  context: Pick<ConsoleContext, "db" | "keyRing" | "config" | "clock" | "observe" | "addressOf">,
-  openLook: OpenPublicLook,
+  context: Pick<ConsoleContext, "db" | "keyRing" | "config" | "clock" | "observe" | "addressOf" | "openLook">,
   directory: string,
 ): RepeatedWork {
   const { observe } = context;
   const write = makeWriteZone(context, UPKEEP_ACTOR);
   return new RepeatedWork({
     take: async (signal) => {
-      const ordered = await obtainDueCertificate({ ...context, openLook, write, signal }, directory);
+      const ordered = await obtainDueCertificate({ ...context, write, signal }, directory);
       if (ordered === undefined) return EVERY_MS;
       const { instanceId, host, failure } = ordered;
       orders.inc({ result: failure === undefined ? "obtained" : "failed" });

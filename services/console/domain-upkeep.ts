@@ -2,7 +2,6 @@ import { randomUUID } from "node:crypto";
 import { Counter } from "prom-client";
 import { checkDomain, findDomain } from "../operations/mail/domain-check.ts";
 import { fewAtOnce } from "../platform/few-at-once.ts";
-import type { OpenPublicLook } from "../platform/lookups/authoritative-lookup.ts";
 import { registry } from "../platform/observability/metrics.ts";
 import { RepeatedWork } from "../platform/repeated-work.ts";
 import { type DomainUpkeep, leaseDueDomains, postponeDomain } from "../store/mail/instances/domain-upkeep.ts";
@@ -35,24 +34,22 @@ const keyChanges = new Counter({
  * domains; what one that died held goes to others when its lease ends.
  */
 export function startDomainUpkeep(
-  context: Pick<ConsoleContext, "db" | "keyRing" | "config" | "clock" | "observe" | "addressOf">,
-  openLook: OpenPublicLook,
-  everyMs = EVERY_MS,
+  context: Pick<ConsoleContext, "db" | "keyRing" | "config" | "clock" | "observe" | "addressOf" | "openLook">,
 ): RepeatedWork {
   const { db, clock, observe } = context;
   const workerId = randomUUID();
-  const surroundings = { ...context, openLook, write: makeWriteZone(context, UPKEEP_ACTOR) };
+  const surroundings = { ...context, write: makeWriteZone(context, UPKEEP_ACTOR) };
   return new RepeatedWork({
     take: async (signal) => {
       const now = new Date(clock.nowMs());
       const lease = { now, seconds: LEASE_SECONDS, limit: DOMAINS_AT_A_TIME };
       const due = await leaseDueDomains(db, workerId, lease);
       await fewAtOnce(due, { pieces: DOMAINS_AT_A_TIME }, (upkeep) => look(upkeep, now));
-      return due.length === DOMAINS_AT_A_TIME && !signal.aborted ? 0 : everyMs;
+      return due.length === DOMAINS_AT_A_TIME && !signal.aborted ? 0 : EVERY_MS;
     },
     failed: (err) => {
       observe({ kind: "domain-upkeep-failed", level: "warn", err });
-      return everyMs;
+      return EVERY_MS;
     },
   });
 

@@ -8,10 +8,11 @@ import type { ConsoleContext } from "./context.ts";
 import { type JobDescription, MOST_ERRORS } from "./jobs.ts";
 import { receiveUpload } from "./upload.ts";
 
+const MOST_CSV_OCTETS = 2 ** 28;
+
 /** A CSV on its way in. */
 export interface IncomingCsv {
   readonly incoming: Readable;
-  readonly mostOctets: number;
   readonly dryRun: boolean;
 }
 
@@ -19,10 +20,10 @@ export interface IncomingCsv {
 export async function startImportJob(
   { jobs, config }: Pick<ConsoleContext, "jobs" | "config">,
   description: JobDescription,
-  { incoming, mostOctets, dryRun }: IncomingCsv,
+  { incoming, dryRun }: IncomingCsv,
   importCsv: (csv: Readable, options: ImportOptions) => Promise<ImportReport>,
 ): Promise<Result<{ readonly job: string }, Refusal>> {
-  const receive = () => receiveUpload(incoming, join(config.dataDir, "uploads"), mostOctets);
+  const receive = () => receiveUpload(incoming, join(config.dataDir, "uploads"), MOST_CSV_OCTETS);
   const job = await jobs.startWith(description, receive, async (csv, { progress, problem }) => {
     const report = await importCsv(csv, { dryRun, onProgress: progress, mostErrors: MOST_ERRORS });
     const refusal = wholeRefusal(report);

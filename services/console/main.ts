@@ -31,10 +31,9 @@ async function begin(lifecycle: Lifecycle, given: ServiceContext): Promise<Addre
   const app = makeConsoleApp(context, pages);
   const listener = await listenHttp(app, config.listen.console, { observe, timeouts: UPLOAD_TIMEOUTS });
   const maintenance = startMaintenance(context);
-  const upkeep = config.domainCheck === "off" ? undefined : startDomainUpkeep(context, context.openLook);
+  const upkeep = config.domainCheck === "off" ? undefined : startDomainUpkeep(context);
   const { acmeDirectory } = config;
-  const certificates =
-    upkeep && acmeDirectory !== null ? startCertificateUpkeep(context, context.openLook, acmeDirectory) : undefined;
+  const certificates = upkeep && acmeDirectory !== null ? startCertificateUpkeep(context, acmeDirectory) : undefined;
   lifecycle.onStopTogether({
     jobs: () => context.jobs.stop(),
     maintenance: () => maintenance.stop(),

@@ -23,8 +23,11 @@ export function readChosenKey(field: string, text: string): Result<string, Refus
   return judgeChosenKey(field, text);
 }
 
+/** Names of instances and of their webhooks. */
+export const NAME_FORM = /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/;
+
 export function readInstanceName(text: string): Result<string, Refusal> {
-  return /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/.test(text) ? ok(text) : refuse(invalidField("name", "instance-name-form"));
+  return NAME_FORM.test(text) ? ok(text) : refuse(invalidField("name", "instance-name-form"));
 }
 
 /** A host by which an instance's requests are told apart: by the name alone, whatever the port. */

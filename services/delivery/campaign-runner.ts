@@ -28,7 +28,7 @@ import {
   settleHeld,
   withdrawCancelled,
 } from "../store/mail/campaigns/campaign-runs.ts";
-import { findFilter } from "../store/mail/contacts/filters.ts";
+import { findFilters } from "../store/mail/contacts/filters.ts";
 import { announceMail } from "../store/mail/queue/queue.ts";
 import { readBatchProgress } from "../store/mail/sends/batches.ts";
 import type { StoredTemplate } from "../store/mail/sends/messages.ts";
@@ -212,8 +212,9 @@ export class CampaignRunner {
 
   async #readAudience({ instanceId, groups, filters }: DueCampaign): Promise<Result<Selection[], Sentence>> {
     const audience: Selection[] = groups.map((group) => ({ condition: { group } }));
+    const known = await findFilters(this.#options.db, instanceId, filters);
     for (const id of filters) {
-      const filter = await findFilter(this.#options.db, instanceId, id);
+      const filter = known.get(id);
       if (filter === undefined) return refuse(sentence("filter-gone", { filter: id }));
       audience.push(filter);
     }

@@ -1,3 +1,4 @@
+import { type AddressInfo, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { HostPort } from "./config/config-values.ts";
 
@@ -26,6 +27,15 @@ export class CannotListen extends Error {
     });
     this.address = address;
   }
+}
+
+/** A port of loopback that nobody listens on: whoever it is for takes it soon. */
+export async function freePort(): Promise<number> {
+  const probe = createServer();
+  await bind(probe, { host: "127.0.0.1", port: 0 });
+  const { port } = probe.address() as AddressInfo;
+  await new Promise((resolve) => probe.close(resolve));
+  return port;
 }
 
 /** An address as `host:port`, IPv6 in brackets. */

@@ -1,9 +1,9 @@
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { openDb } from "../../services/platform/postgres/db.ts";
+import { freePort } from "../support/peers-processes.ts";
 import type { BenchRequest } from "./api-load.ts";
 
 /** PowerDNS with its HTTP API over PostgreSQL. */
@@ -88,14 +88,6 @@ async function makeDatabase(databaseUrl: string): Promise<URL> {
   await db.raw(readFileSync(SCHEMA, "utf8"));
   await db.destroy();
   return url;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  return port;
 }
 
 async function answers(url: string): Promise<void> {

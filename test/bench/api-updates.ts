@@ -2,14 +2,13 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { mkdirSync, openSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { encodeMessage } from "../../services/core/dns/message.ts";
 import { type DomainName, parseDomainName } from "../../services/core/dns/name.ts";
 import { CLASS, OPCODE, RCODE, TYPE } from "../../services/core/dns/rr-types.ts";
 import { type TsigKey, TsigSigner } from "../../services/core/dns/tsig.ts";
-import { isInstalled } from "../support/peers-processes.ts";
+import { freePort, isInstalled } from "../support/peers-processes.ts";
 import { stopChild, untilAnswering } from "./dns-peers.ts";
 
 export interface UpdateBenchOptions {
@@ -172,12 +171,4 @@ function nameOf(text: string, origin?: DomainName): DomainName {
   const name = parseDomainName(text, origin);
   if (!name.ok) throw new Error(name.error.message);
   return name.value;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }

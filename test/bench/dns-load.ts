@@ -1,7 +1,5 @@
 import { execFile } from "node:child_process";
-import { createSocket } from "node:dgram";
 import { readdirSync, readFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { promisify } from "node:util";
 
 const run = promisify(execFile);
@@ -40,24 +38,6 @@ export interface LoadOptions {
   readonly dnssecOk?: boolean;
   /** Offered load; as much as it takes when left out. */
   readonly queriesPerSecond?: number;
-}
-
-/** A port of loopback that nobody has, neither for TCP nor for UDP. */
-export async function freePort(): Promise<number> {
-  for (;;) {
-    const listener = createServer();
-    const port = await new Promise<number>((resolve) => {
-      listener.listen(0, "127.0.0.1", () => resolve((listener.address() as { port: number }).port));
-    });
-    const socket = createSocket("udp4");
-    const isFree = await new Promise<boolean>((resolve) => {
-      socket.once("error", () => resolve(false));
-      socket.bind(port, "127.0.0.1", () => resolve(true));
-    });
-    socket.close();
-    await new Promise((resolve) => listener.close(resolve));
-    if (isFree) return port;
-  }
 }
 
 /** Linux accounts CPU time in ticks of a hundredth of a second (USER_HZ). */

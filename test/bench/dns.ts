@@ -15,11 +15,11 @@ import { makeLogger } from "../../services/platform/observability/logger.ts";
 import { type Db, openDb } from "../../services/platform/postgres/db.ts";
 import { openEmbeddedPostgres } from "../../services/platform/postgres/embedded-postgres.ts";
 import { migrate } from "../../services/platform/postgres/migrations.ts";
-import { isInstalled } from "../support/peers-processes.ts";
+import { freePort, isInstalled } from "../support/peers-processes.ts";
 import { type ChangeResult, measureChanges } from "./dns-changes.ts";
 import { type BenchZone, benchQueries, benchZone, benchZoneName, RECORDS_PER_ZONE } from "./dns-data.ts";
 import { fillDatabase, fillPowerDnsDatabase } from "./dns-database.ts";
-import { type Contender, freePort, type LoadResult, measureLoad, memoryOctets } from "./dns-load.ts";
+import { type Contender, type LoadResult, measureLoad, memoryOctets } from "./dns-load.ts";
 import { type PalomarOptions, startFloor, startPalomar } from "./dns-palomar.ts";
 import { FILE_PEERS, startPowerDns } from "./dns-peers.ts";
 import {

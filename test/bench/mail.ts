@@ -14,8 +14,6 @@
 import { type ChildProcess, fork, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import type { AddressInfo } from "node:net";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -36,6 +34,7 @@ import type { StartService } from "../../services/platform/service.ts";
 import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
+import { freePort } from "../support/peers-processes.ts";
 import { cpuSeconds, cpuSecondsWithChildren } from "./cpu-time.ts";
 import { measureInstances } from "./mail-instances.ts";
 import { type LimitsCost, measureLimits } from "./mail-limits.ts";
@@ -356,14 +355,6 @@ function postmasterOf(folder: string): number {
     name.endsWith("postmaster.pid"),
   );
   return Number.parseInt(readFileSync(join(folder, note!), "utf8"), 10);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 function print(line: string): void {

@@ -2,7 +2,8 @@ import { once } from "node:events";
 import { lstatSync, readdirSync, readlinkSync } from "node:fs";
 import { request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { validateAddress } from "../../services/core/mail/address.ts";
 import { saveContacts } from "../../services/store/mail/contacts/contact-profiles.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
@@ -33,6 +34,18 @@ afterAll(async () => {
 });
 
 const north: TestConsole["users"]["north"]["call"] = (...args) => palomar.users.north.call(...args);
+
+/** What is said to PostgreSQL while something is asked for. */
+async function statementsOf(ask: () => ReturnType<typeof north>) {
+  const queries = vi.spyOn(pg.Client.prototype, "query");
+  const answer = await ask();
+  const statements = queries.mock.calls.map(([given]) => {
+    const statement: unknown = given;
+    return typeof statement === "string" ? statement : String((statement as { text?: string }).text);
+  });
+  queries.mockRestore();
+  return { answer, statements };
+}
 
 describe("who may", () => {
   const paths = [
@@ -263,6 +276,32 @@ describe("filters", () => {
     expect((await palomar.users.south.call("DELETE", theirs)).status).toBe(404);
     expect((await north("DELETE", `${at}/filters/${added.id}`)).body).toEqual({ msg: "deleted" });
     expect((await north("DELETE", `${at}/filters/${added.id}`)).status).toBe(404);
+  });
+
+  test("however many there are, they and their groups are read by one statement each", async () => {
+    const { db } = palomar.context;
+    const { id: instanceId } = (await findInstanceByName(db, "north"))!;
+    const many = Array.from({ length: 20 }, (_, at) => ({
+      ...{ instance_id: instanceId, name: `many ${at}` },
+      conditions: JSON.stringify({ not: { group: "clientes" } }),
+    }));
+    const ids: number[] = await db("filters")
+      .insert(many, "id")
+      .then((rows) => rows.map(({ id }) => id));
+    const [campaign] = await db("campaigns").insert(
+      { instance_id: instanceId, type: "normal", name: "many", sender: "a@north.example.org", sender_name: "" },
+      "numid",
+    );
+    const fields = { asunto: "Hola", html: "<p>Hola</p>", filtros: [...ids, ...ids] };
+
+    const put = await statementsOf(() => north("PUT", `${at}/campaigns/${campaign.numid}/message`, fields));
+    expect(put.answer).toMatchObject({ status: 200, body: { filtros: ids } });
+    expect(put.statements.filter((text) => /from "filters"/.test(text))).toHaveLength(1);
+    expect(put.statements.filter((text) => /from "groups"/.test(text))).toHaveLength(1);
+    const list = await statementsOf(() => north("GET", `${at}/filters`));
+    expect(list.answer.body.filtros.length).toBeGreaterThanOrEqual(many.length);
+    expect(list.statements.filter((text) => /from "groups"/.test(text))).toHaveLength(1);
+    await db("filters").whereIn("id", ids).delete();
   });
 
   test.each(["http://127.0.0.1/\r\nX: y", "http://127.0.0.1/\n", "http://exa\tmple.org/", "ftp://example.org/", "x"])(

@@ -16,11 +16,9 @@ import { GTUBE, isRspamdInstalled, startRspamd, type TestRspamd } from "../suppo
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
 import { submitMessage } from "../support/submit.ts";
 
-if (!isRspamdInstalled) process.stdout.write("skipped: rspamd is not installed\n");
-
 const PASSWORD = "a password for tests";
 
-describe.skipIf(!isRspamdInstalled)("with the real rspamd", () => {
+describe.skipIf(!isRspamdInstalled)("with the real rspamd (needs the Debian package rspamd)", () => {
   const dataDir = makeDataDir();
   let clamd: Peer | undefined;
   let rspamd: TestRspamd;

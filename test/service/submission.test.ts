@@ -438,7 +438,7 @@ describe("logins", () => {
       }
     };
     const guessing = Promise.all(Array.from({ length: 8 }, (_, bot) => guess(bot)));
-    while (answered < 62) await sleep(50);
+    while (answered < 62) await Promise.race([sleep(50), guessing]);
     const askedAt = performance.now();
     expect(await login("127.0.0.1", key)).toBe("accepted");
     const knownMs = performance.now() - askedAt;

@@ -114,8 +114,15 @@ test("refuses a filter that names a group which is gone", async () => {
 });
 
 test.each([
-  [["set", "north", "file:///etc/passwd"], "file:///etc/passwd is no http(s) URL"],
-  [["set", "north", "http://127.0.0.1/\r\nX: y"], "http://127.0.0.1/\\r\\nX: y is no http(s) URL"],
+  [["set", "north", "file:///etc/passwd"], "url: must be an http or https URL"],
+  [["set", "north", "http://127.0.0.1/\r\nX: y"], "url: must be an http or https URL"],
+  [["set", "north", `https://hooks.example.org/${"x".repeat(2_000)}`], "url: must be at most 2000 characters"],
+  [["set", "north", "https://hooks.example.org/", "--name", "-x"], "name: must have 1 to 63 letters"],
+  [["set", "north", "https://hooks.example.org/", "--event", "nada"], "nada is no event"],
+  [
+    ["set", "north", "https://hooks.example.org/", ...Array.from({ length: 101 }, () => ["--campaign", "1"]).flat()],
+    "campaigns: must be at most 100",
+  ],
   [["replay", "north", "x"], "x is no number of a batch"],
   [["replay", "north", "0"], "0 is no number of a batch"],
 ])("%j is no way to call it", async (words, text) => {

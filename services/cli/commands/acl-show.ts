@@ -1,6 +1,4 @@
-import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
-import { join } from "node:path";
 import { type Command, Option } from "commander";
 import {
   POLICY_CONSUMERS,
@@ -17,6 +15,7 @@ import { findAcl } from "../../store/dns/acls.ts";
 import { findFeed } from "../../store/dns/rpz-feeds.ts";
 import { listAclZones } from "../../store/dns/transfer-zones.ts";
 import { zoneName } from "../../store/dns/zones.ts";
+import { readAddresses } from "../data-folder.ts";
 import type { CommandDatabase } from "../database.ts";
 import { gather } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
@@ -94,12 +93,8 @@ function readPrimary(runtime: CommandRuntime, given: string | undefined): HostPo
 
 /** The first address of the running server, else of the configured one. */
 function runningServer(config: Config): string | undefined {
-  try {
-    const { dns } = JSON.parse(readFileSync(join(config.dataDir, "addresses.json"), "utf8")) as { dns: string | null };
-    if (dns !== null) return dns.split(",")[0];
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-  }
+  const dns = readAddresses(config)?.dns;
+  if (dns) return dns.split(",")[0];
   const [first] = config.listen.dns;
   return first && (first.host.includes(":") ? `[${first.host}]:${first.port}` : `${first.host}:${first.port}`);
 }

@@ -14,7 +14,7 @@ import { interpret } from "../../operations/mail/interpret.ts";
 import { listUnexplained } from "../../store/mail/inbound/inbound-retention.ts";
 import { listWordings, removeWording } from "../../store/mail/inbound/wordings.ts";
 import { cannotBeRead, orRefuse } from "../input.ts";
-import type { CommandRuntime } from "../runtime.ts";
+import { COMMAND_ACTOR, type CommandRuntime } from "../runtime.ts";
 
 export function registerBounceCommand(program: Command, runtime: CommandRuntime): void {
   const bounce = program.command("bounce").description("messages that came back");
@@ -72,7 +72,7 @@ function registerWordings(bounce: Command, runtime: CommandRuntime): void {
   told(wording.command("add"))
     .description("try a wording and have it in force at once")
     .action(async (words: string, options: WordingOptions) => {
-      const made = await runtime.withDatabase(({ db }) => makeWording(db, { words, ...options }, "operator"));
+      const made = await runtime.withDatabase(({ db }) => makeWording(db, { words, ...options }, COMMAND_ACTOR));
       const { id, trial } = orRefuse(runtime, made);
       runtime.print({ id, trial }, `wording ${id} is in force\n${describeTrial(trial)}`);
     });

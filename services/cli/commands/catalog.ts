@@ -4,9 +4,7 @@ import { addCatalog, removeCatalog } from "../../operations/dns/catalogs.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { zoneName } from "../../store/dns/zones.ts";
 import { noteWarnings, orRefuse } from "../input.ts";
-import type { CommandRuntime } from "../runtime.ts";
-
-const ACTOR = "operator";
+import { COMMAND_ACTOR, type CommandRuntime } from "../runtime.ts";
 
 /** `palomar catalog`: catalog zones, by which secondaries learn of a reseller's zones (RFC 9432). */
 export function registerCatalogCommand(program: Command, runtime: CommandRuntime): void {
@@ -19,7 +17,7 @@ export function registerCatalogCommand(program: Command, runtime: CommandRuntime
     .action(async (resellerId: string, zone: string) => {
       const apex = readApex(runtime, zone);
       const warnings = await runtime.withDatabase(async ({ db }) => {
-        const by = { actor: ACTOR, maker: "operator" } as const;
+        const by = { actor: COMMAND_ACTOR, maker: "operator" } as const;
         const added = orRefuse(runtime, await addCatalog(db, resellerId, apex, by));
         await notifyZones(db, [added.zone.id]);
         return added.warnings;

@@ -6,7 +6,6 @@ import { KEY_ROLES } from "../../core/dns/dnssec/dnskey.ts";
 import { parseDomainName } from "../../core/dns/name.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
-import { type detailsReply, showDetails, showSigning } from "../../dns-api/signing-json.ts";
 import {
   askParent,
   confirmDsGone,
@@ -16,6 +15,7 @@ import {
   updateHostedParent,
   wishForDs,
 } from "../../operations/dns/dnssec-parent.ts";
+import { type detailsReply, showDetails, showSigning } from "../../operations/dns/signing-json.ts";
 import { exportKey, importKeys } from "../../operations/dns/zone-signing-keys.ts";
 import { findSignedZone, type SignedZone, type SigningTarget } from "../../operations/dns/zone-signing-state.ts";
 import {
@@ -33,9 +33,7 @@ import { zoneName } from "../../store/dns/zones.ts";
 import type { CommandDatabase } from "../database.ts";
 import { noteWarnings, orRefuse } from "../input.ts";
 import { readKeyFiles, writeKeyFiles } from "../key-files.ts";
-import type { CommandRuntime } from "../runtime.ts";
-
-const ACTOR = "operator";
+import { COMMAND_ACTOR, type CommandRuntime } from "../runtime.ts";
 
 interface EnableOptions {
   readonly denial?: string;
@@ -226,7 +224,7 @@ function readTarget(runtime: CommandRuntime, fqdn: string, { keyRing }: CommandD
   const apex = parseDomainName(fqdn);
   if (!apex.ok) return runtime.refuse(`${fqdn}: ${apex.error.message}`);
   const signer = { keyRing, clock: systemClock };
-  return { scope: {}, apex: apex.value, domain: zoneName(apex.value), actor: ACTOR, signer };
+  return { scope: {}, apex: apex.value, domain: zoneName(apex.value), actor: COMMAND_ACTOR, signer };
 }
 
 /** Asks the parent, and notes what it says. @param onSilence called where nobody says anything: then all stays as it is */

@@ -6,9 +6,8 @@ import {
   listCompaniesOfInstance,
   revokeCompany,
 } from "../../store/mail/instances/instance-companies.ts";
-import type { CommandRuntime } from "../runtime.ts";
+import { COMMAND_ACTOR, type CommandRuntime } from "../runtime.ts";
 import { withInstance } from "../with-instance.ts";
-import { COMMAND_ACTOR } from "../write-zone.ts";
 
 /** `palomar instance company …`: companies whose zones its users may change, for its sender domains. */
 export function registerInstanceCompanies(instance: Command, runtime: CommandRuntime): void {

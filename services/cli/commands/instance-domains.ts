@@ -33,9 +33,9 @@ import {
 } from "../../store/mail/instances/domain-upkeep.ts";
 import type { CommandDatabase } from "../database.ts";
 import { orRefuse, refusalText } from "../input.ts";
-import type { CommandRuntime } from "../runtime.ts";
+import { COMMAND_ACTOR, type CommandRuntime } from "../runtime.ts";
 import { withInstance } from "../with-instance.ts";
-import { COMMAND_ACTOR, makeWriteZone } from "../write-zone.ts";
+import { makeWriteZone } from "../write-zone.ts";
 
 /**
  * `palomar instance domain check|setup`: what a sender domain publishes, and what it should.

@@ -18,9 +18,10 @@ import {
 } from "../../store/mail/guard/holds.ts";
 import { removeSendingLimit, setRamp, setSendingLimit } from "../../store/mail/guard/sending-limits.ts";
 import { releaseWaiting } from "../../store/mail/guard/waiting-recipients.ts";
+import { gather } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { withInstance } from "../with-instance.ts";
-import { collect, readSwitch } from "./instance.ts";
+import { readSwitch } from "./instance.ts";
 
 /** `palomar instance limits|limit|ramp|hold|release|guard …`: how much an instance may send, and whether anything leaves. */
 export function registerInstanceGuardCommand(program: Command, runtime: CommandRuntime): void {
@@ -178,7 +179,7 @@ function registerGuard(instance: Command, runtime: CommandRuntime): void {
     .argument("<name>")
     .option("--held-sends <accept|refuse>", "what becomes of sends by API while it is held")
     .option("--notify <address...>", "addresses that are written to when it is held; none: `none`")
-    .option("--detector <name=action>", `${DETECTORS.join(", ")}: hold, tell, off or default (repeatable)`, collect, [])
+    .option("--detector <name=action>", `${DETECTORS.join(", ")}: hold, tell, off or default (repeatable)`, gather, [])
     .description("show or change how an instance is guarded (config/guard.json has what goes for all)")
     .action(async (name: string, options: GuardOptions) => {
       const guard = await withInstance(runtime, name, async ({ db }, { id }) => {

@@ -25,7 +25,7 @@ import {
   listInstances,
   setInstanceSettings,
 } from "../../store/mail/instances/instances.ts";
-import { orRefuse, readGrace } from "../input.ts";
+import { gather, orRefuse, readGrace } from "../input.ts";
 import { publishDkim } from "../publish-dkim.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { withInstance } from "../with-instance.ts";
@@ -64,7 +64,7 @@ function registerAdd(instance: Command, runtime: CommandRuntime): void {
     .command("add")
     .argument("<name>")
     .requiredOption("--host <host>", "the name under which its users reach the API")
-    .option("--domain <domain>", "a domain that it may send from (repeatable)", collect, [])
+    .option("--domain <domain>", "a domain that it may send from (repeatable)", gather, [])
     .option("--key <key>", "its API key; a new random one unless given")
     .option("--archive", "grant the licence to archive what is sent", false)
     .option("--time-zone <zone>", "the zone of its timestamps, such as Europe/Madrid; UTC unless given")
@@ -265,10 +265,6 @@ function toJson(instance: Instance, domains: readonly string[]) {
     language: instance.language,
     domains,
   };
-}
-
-export function collect(value: string, earlier: readonly string[]): string[] {
-  return [...earlier, value];
 }
 
 function readKey(runtime: CommandRuntime, given: string | undefined): string {

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { type Command, Option } from "commander";
 import {
   listMailboxes,
@@ -7,6 +6,7 @@ import {
   removeMailbox,
   saveMailbox,
 } from "../../store/mail/inbound/mailboxes.ts";
+import { readText } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 const PORTS: Readonly<Record<MailboxSecurity, number>> = { tls: 993, starttls: 143, none: 143 };
@@ -81,14 +81,6 @@ async function addMailbox(runtime: CommandRuntime, name: string, options: AddOpt
 function readPassword(runtime: CommandRuntime, { password, passwordFile }: AddOptions): string {
   if (password !== undefined) return password;
   if (passwordFile === undefined) return runtime.misused("--password or --password-file is needed");
-  const [line] = readText(runtime, passwordFile).split(/\r?\n/, 1) as [string];
+  const [line] = readText(runtime, passwordFile === "-" ? 0 : passwordFile).split(/\r?\n/, 1) as [string];
   return line === "" ? runtime.refuse(`${passwordFile}: there is no password in its first line`) : line;
-}
-
-function readText(runtime: CommandRuntime, path: string): string {
-  try {
-    return readFileSync(path === "-" ? 0 : path, "utf8");
-  } catch (error) {
-    return runtime.refuse(`${path}: ${(error as Error).message}`);
-  }
 }

@@ -10,10 +10,9 @@ import { listCheckingNodes, listPoolEvents, readJudgedProbes } from "../../store
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { findZone, type Zone } from "../../store/dns/zones.ts";
 import { noteWarnings, orRefuse } from "../input.ts";
-import type { CommandRuntime } from "../runtime.ts";
+import { COMMAND_ACTOR, type CommandRuntime } from "../runtime.ts";
 import { readZoneName } from "./zone-names.ts";
 
-const ACTOR = "operator";
 const EVENTS_SHOWN = 20;
 
 /** `palomar pool`: pools of a zone, what their members are like, and members that are to be spared. */
@@ -85,7 +84,7 @@ function registerDrain(pool: Command, runtime: CommandRuntime, drain: boolean): 
         const zone = await findOwnZone(runtime, db, fqdn);
         const found = await findPool(runtime, db, zone, name);
         const signer = { keyRing, clock: systemClock };
-        const target = { scope: {}, apex: zone.apex, domain: zone.name, actor: ACTOR, signer };
+        const target = { scope: {}, apex: zone.apex, domain: zone.name, actor: COMMAND_ACTOR, signer };
         const drained = await drainMember(db, target, { poolId: found.id, member, drain }, new Date());
         if (drained.ok) await notifyZones(db, [zone.id]);
         return drained;

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { type Command, Option } from "commander";
 import { type DomainName, parseDomainName } from "../../core/dns/name.ts";
 import { type RpzImportFormat, readRpzRules } from "../../core/dns/rpz/import.ts";
@@ -21,10 +20,9 @@ import { findFeed, listFeeds } from "../../store/dns/rpz-feeds.ts";
 import { listSafeNames, removeSafeName } from "../../store/dns/rpz-safe-names.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { type Zone, zoneName } from "../../store/dns/zones.ts";
-import { noteWarnings, orRefuse } from "../input.ts";
-import type { CommandRuntime } from "../runtime.ts";
+import { noteWarnings, orRefuse, readText } from "../input.ts";
+import { COMMAND_ACTOR, type CommandRuntime } from "../runtime.ts";
 
-const ACTOR = "operator";
 const FORMATS = ["rpz", "hosts", "domains"] as const satisfies readonly RpzImportFormat[];
 /** A word on progress after so many lines. */
 const PROGRESS_LINES = 100_000;
@@ -51,7 +49,7 @@ function registerFeed(feed: Command, runtime: CommandRuntime): void {
     .action(async (zone: string) => {
       const apex = readName(runtime, zone);
       const added = await runtime.withDatabase(async ({ db }) => {
-        const result = orRefuse(runtime, await addFeed(db, apex, ACTOR));
+        const result = orRefuse(runtime, await addFeed(db, apex, COMMAND_ACTOR));
         await notifyZones(db, [result.zone.id]);
         noteWarnings(runtime, result.warnings);
         return result.zone;
@@ -92,7 +90,7 @@ function registerRuleAdd(rule: Command, runtime: CommandRuntime): void {
       const expiresAt = options.expires === undefined ? null : readTime(runtime, options.expires);
       const wanted = { trigger, action: action.value, expiresAt };
       const { feed, expiresAt: expires } = await runtime.withDatabase(async ({ db }) => {
-        const added = orRefuse(runtime, await addRule(db, apex, wanted, ACTOR));
+        const added = orRefuse(runtime, await addRule(db, apex, wanted, COMMAND_ACTOR));
         if (added.changed) await notifyZones(db, [added.feed.id]);
         return added;
       });
@@ -116,7 +114,7 @@ function registerRuleRemove(rule: Command, runtime: CommandRuntime): void {
     .action(async (zone: string, triggerText: string) => {
       const apex = readName(runtime, zone);
       const { feed, trigger } = await runtime.withDatabase(async ({ db }) => {
-        const removed = orRefuse(runtime, await removeRule(db, apex, triggerText, ACTOR));
+        const removed = orRefuse(runtime, await removeRule(db, apex, triggerText, COMMAND_ACTOR));
         await notifyZones(db, [removed.feed.id]);
         return removed;
       });
@@ -142,7 +140,10 @@ function registerRuleImport(rule: Command, runtime: CommandRuntime): void {
         const onProgress = (read: number) => {
           if (read % PROGRESS_LINES === 0) runtime.note(`${read} lines`);
         };
-        const imported = orRefuse(runtime, await importRules(db, apex, readLines, { actor: ACTOR, onProgress }));
+        const imported = orRefuse(
+          runtime,
+          await importRules(db, apex, readLines, { actor: COMMAND_ACTOR, onProgress }),
+        );
         if (imported.added > 0) await notifyZones(db, [imported.feed.id]);
         return imported;
       });
@@ -226,7 +227,7 @@ function registerSafe(safe: Command, runtime: CommandRuntime): void {
     .action(async (text: string) => {
       const name = readName(runtime, text);
       const { removed } = await runtime.withDatabase(async ({ db }) => {
-        const added = await addSafeName(db, name, ACTOR);
+        const added = await addSafeName(db, name, COMMAND_ACTOR);
         if (added.zoneIds.length > 0) await notifyZones(db, added.zoneIds);
         return added;
       });
@@ -268,13 +269,4 @@ function readTime(runtime: CommandRuntime, text: string): Date {
   const time = parseMoment(text);
   if (time === undefined) return runtime.misused(`${text} is not a time like 2026-12-01T00:00:00Z`);
   return time.getTime() > Date.now() ? time : runtime.refuse(`${text} is past`);
-}
-
-function readText(runtime: CommandRuntime, path: string): string {
-  try {
-    // To guess at other encodings would alter names.
-    return new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(path));
-  } catch (error) {
-    return runtime.refuse(`${path}: ${(error as Error).message}`);
-  }
 }

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
@@ -11,7 +10,7 @@ import { listUnknownResellers } from "../../store/dns/resellers.ts";
 import { listLeftOut } from "../../store/dns/zones-left-out.ts";
 import { listUnopened } from "../../store/sealed-columns.ts";
 import { type QueueStatus, readReplicationLag, readStatus } from "../../store/status.ts";
-import { requireDataFolder } from "../data-folder.ts";
+import { readAddresses, requireDataFolder } from "../data-folder.ts";
 import { findDatabaseProblem } from "../database-answers.ts";
 import { DATABASE_SILENT, explainError } from "../explain-error.ts";
 import {
@@ -74,7 +73,8 @@ function ownProblems(stack: StackStatus, { nodes }: KnownStatus): readonly strin
 }
 
 async function askStack(dataDir: string): Promise<StackStatus> {
-  const metrics = metricsAddress(dataDir);
+  // Null where monitoring is off; undefined where no stack has written its addresses.
+  const metrics = readAddresses({ dataDir })?.metrics;
   if (metrics === null && (await hasRunningService(dataDir))) return { running: true, ready: null, problems: [] };
   if (!metrics) return { running: false, ready: false, problems: ["no stack runs on this data folder"] };
   try {
@@ -84,16 +84,6 @@ async function askStack(dataDir: string): Promise<StackStatus> {
   } catch (error) {
     const { message } = error as Error;
     return { running: true, ready: false, problems: [`the stack does not answer at ${metrics}: ${message}`] };
-  }
-}
-
-/** Null where monitoring is off; undefined where no stack has written its addresses. */
-function metricsAddress(dataDir: string): string | null | undefined {
-  try {
-    return JSON.parse(readFileSync(join(dataDir, "addresses.json"), "utf8")).metrics;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
   }
 }
 

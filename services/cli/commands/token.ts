@@ -8,7 +8,7 @@ import type { Db } from "../../platform/postgres/db.ts";
 import { findQuotaOwner, type QuotaOwner } from "../../store/dns/quota-settings.ts";
 import { type ListedToken, listTokens } from "../../store/dns/tokens.ts";
 import { gather, orRefuse, readGrace } from "../input.ts";
-import type { CommandRuntime } from "../runtime.ts";
+import { COMMAND_ACTOR, type CommandRuntime } from "../runtime.ts";
 
 interface Whose {
   readonly company?: string;
@@ -61,7 +61,7 @@ function registerAdd(token: Command, runtime: CommandRuntime): void {
       orRefuse(runtime, readPolicy(policy));
       const made = await runtime.withDatabase(async ({ db, keyRing }) => {
         const { owner, holder } = await findOwner(runtime, db, resellerId, options);
-        const maker = { owner, holder, actor: "operator", login: null };
+        const maker = { owner, holder, actor: COMMAND_ACTOR, login: null };
         const wanted = { name, policy, expires: options.expires, tsig: options.tsig, api: options.api };
         return makeToken({ db, keyRing }, maker, wanted, new Date());
       });

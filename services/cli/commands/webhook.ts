@@ -1,14 +1,13 @@
 import type { Command } from "commander";
-import type { FilterCondition } from "../../core/mail/filter-condition.ts";
+import { z } from "zod";
 import { toConditionJson } from "../../core/mail/filter-json.ts";
-import { hasCredentials, isHttpUrl } from "../../core/url.ts";
-import { judgeSelection } from "../../operations/mail/judge-selection.ts";
-import { readToldKinds, showWebhookBatch, toldNames } from "../../operations/mail/told-events.ts";
+import { webhookFields } from "../../core/mail/webhook-input.ts";
+import { showWebhookBatch, toldNames } from "../../operations/mail/told-events.ts";
+import { setWebhook, type WebhookFault } from "../../operations/mail/webhook-setting.ts";
+import { validateFields } from "../../platform/http/fields.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { findCampaign } from "../../store/mail/campaigns/campaigns.ts";
-import { listFilters } from "../../store/mail/contacts/filters.ts";
+import { type Filter, listFilters } from "../../store/mail/contacts/filters.ts";
 import {
-  addWebhook,
   FIRST_WEBHOOK,
   findWebhook,
   listWebhookBatches,
@@ -18,6 +17,7 @@ import {
   replayWebhookBatch,
   type WebhookBatch,
 } from "../../store/mail/tracking/webhooks.ts";
+import { gather, refusalText } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { withInstance } from "../with-instance.ts";
 
@@ -80,57 +80,62 @@ interface SetOptions extends Named {
   readonly full: boolean;
 }
 
+const wishFields = z.object(webhookFields);
+
 function registerSet(webhook: Command, runtime: CommandRuntime): void {
-  const collect = (value: string, before: readonly string[]) => [...before, value];
   named(webhook, "set")
     .argument("<url>")
     .option(
       "--event <event>",
       "only this (repeatable): envio, entregado, diferido, rebote_hard, origen_falla …",
-      collect,
+      gather,
       [],
     )
-    .option("--campaign <numid>", "only of this campaign (repeatable)", collect, [])
+    .option("--campaign <numid>", "only of this campaign (repeatable)", gather, [])
     .option("--filter <filter>", "only of contacts that this filter selects, as it is now")
     .option("--full", "tell why and how as well: reason, status, reply, attempt, exchanger, message id", false)
     .description("tell events to this URL; prints the secret that signs them")
     .action(async (name: string, url: string, { name: which, ...options }: SetOptions) => {
-      if (!isHttpUrl(url)) runtime.misused(`${JSON.stringify(url).slice(1, -1)} is no http(s) URL`);
-      if (hasCredentials(url))
-        runtime.misused("the URL must have no user name and no password: they would not be sent");
-      if (!/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/.test(which)) runtime.misused(`${which} is no name of a webhook`);
       const campaigns = options.campaign.map((numid) =>
         /^[1-9]\d{0,14}$/.test(numid) ? Number(numid) : runtime.misused(`${numid} is no number of a campaign`),
       );
-      const kinds = readToldKinds(options.event);
-      if (!kinds.ok) return runtime.misused(`${kinds.error} is no event`);
-      const secret = await withInstance(runtime, name, async ({ db, keyRing }, { id }) => {
-        for (const numid of campaigns) {
-          if ((await findCampaign(db, id, numid)) === undefined) runtime.refuse(`${name} has no campaign ${numid}`);
-        }
-        return addWebhook(db, keyRing, id, {
-          ...{ name: which, url, isFull: options.full },
-          kinds: kinds.value.length === 0 ? null : kinds.value,
-          campaigns: campaigns.length === 0 ? null : campaigns,
-          condition: await findCondition(runtime, db, id, options.filter),
-        });
+      const wish = validateFields(wishFields, {
+        ...{ url, name: which },
+        ...(options.event.length === 0 ? {} : { kinds: options.event }),
+        ...(campaigns.length === 0 ? {} : { campaigns }),
       });
-      if (secret === undefined) return runtime.refuse(`${name} has ${MOST_WEBHOOKS} webhooks already`);
-      runtime.print({ name, ...ofName(which), url, secret }, secret);
+      if (!wish.ok) return runtime.misused(refusalText(wish.error));
+      const secret = await withInstance(runtime, name, async (database, { id }) => {
+        const filter = await findNamedFilter(runtime, database.db, id, options.filter);
+        return setWebhook(database, id, { ...wish.value, filter, isFull: options.full });
+      });
+      if (!secret.ok) return refuseSet(runtime, name, secret.error);
+      runtime.print({ name, ...ofName(which), url: wish.value.url, secret: secret.value }, secret.value);
     });
 }
 
-async function findCondition(
+function refuseSet(runtime: CommandRuntime, name: string, fault: WebhookFault): never {
+  switch (fault.kind) {
+    case "no-event":
+      return runtime.misused(`${fault.name} is no event`);
+    case "no-campaign":
+      return runtime.refuse(`${name} has no campaign ${fault.numid}`);
+    case "group-gone":
+      return runtime.refuse(fault.reason.message);
+    case "many":
+      return runtime.refuse(`${name} has ${MOST_WEBHOOKS} webhooks already`);
+  }
+}
+
+async function findNamedFilter(
   runtime: CommandRuntime,
   db: Db,
   instanceId: number,
   filter: string | undefined,
-): Promise<FilterCondition | null> {
-  if (filter === undefined) return null;
+): Promise<Filter | undefined> {
+  if (filter === undefined) return undefined;
   const found = (await listFilters(db, instanceId)).find(({ name }) => name === filter);
-  if (found === undefined) return runtime.refuse(`there is no filter ${filter}`);
-  const gone = await judgeSelection(db, instanceId, found);
-  return gone === undefined ? found.condition : runtime.refuse(gone.message);
+  return found ?? runtime.refuse(`there is no filter ${filter}`);
 }
 
 function registerList(webhook: Command, runtime: CommandRuntime): void {

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Command } from "commander";
 import { parseDomainName } from "../../core/dns/name.ts";
@@ -10,9 +9,9 @@ import { findReseller } from "../../store/dns/resellers.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { findAnyZone, zoneName } from "../../store/dns/zones.ts";
 import type { CommandDatabase } from "../database.ts";
-import { refusalText } from "../input.ts";
+import { readText, readTextFile, refusalText } from "../input.ts";
 import { readNamedConf } from "../named-conf.ts";
-import type { CommandRuntime } from "../runtime.ts";
+import { COMMAND_ACTOR, type CommandRuntime } from "../runtime.ts";
 import { readZoneName, registerZoneNames } from "./zone-names.ts";
 import { registerZoneUpdates } from "./zone-updates.ts";
 
@@ -39,8 +38,6 @@ interface ImportOptions {
 
 /** Zones that are imported at the same time. */
 const IMPORTS_AT_ONCE = 4;
-
-const ACTOR = "operator";
 
 /** `palomar zone`: master files in and out, and exceptions to whose names are whose. */
 export function registerZoneCommand(program: Command, runtime: CommandRuntime): void {
@@ -150,13 +147,13 @@ async function importOne({ db, keyRing }: CommandDatabase, owner: ZoneOwner, sou
   const domain = zoneName(apex.value);
   let text: string;
   try {
-    text = decodeText(readFileSync(file));
+    text = readTextFile(file);
   } catch (error) {
     return { domain, error: `${file}: ${(error as Error).message}` };
   }
   const signer = { keyRing, clock: systemClock };
   const scope = { resellerId: owner.resellerId };
-  const target = { scope, apex: apex.value, domain, actor: ACTOR, signer, quotas: owner.quotas ?? "enforce" };
+  const target = { scope, apex: apex.value, domain, actor: COMMAND_ACTOR, signer, quotas: owner.quotas ?? "enforce" };
   const imported = await importZone(db, owner, target, { text, now: new Date() });
   if (!imported.ok) return { domain, error: refusalText(imported.error) };
   const { zone, records, warnings } = imported.value;
@@ -173,17 +170,4 @@ function describe(result: Imported): string {
   if ("error" in result) return `${result.domain}: ${result.error}`;
   const warnings = (result.warnings ?? []).map((warning) => `\n  warning: ${warning}`);
   return `${result.domain}: serial ${result.serial}, ${result.records} records${warnings.join("")}`;
-}
-
-function readText(runtime: CommandRuntime, path: string): string {
-  try {
-    return decodeText(readFileSync(path));
-  } catch (error) {
-    return runtime.refuse(`${path}: ${(error as Error).message}`);
-  }
-}
-
-/** @throws when the octets are not UTF-8: to guess would alter names and texts */
-function decodeText(octets: Buffer): string {
-  return new TextDecoder("utf-8", { fatal: true }).decode(octets);
 }

@@ -4,7 +4,7 @@ import { judgePlaces } from "../../core/mail/personalise.ts";
 import { invalidField, missingField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { isHttpUrl } from "../../core/url.ts";
-import { judgeSelection } from "../../operations/mail/judge-selection.ts";
+import { judgeSelections } from "../../operations/mail/judge-selection.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
 import { makeResolver } from "../../platform/lookups/resolver.ts";
 import {
@@ -15,8 +15,8 @@ import {
   saveCampaignMessage,
 } from "../../store/mail/campaigns/campaign-sends.ts";
 import { pageCampaigns } from "../../store/mail/campaigns/campaigns.ts";
-import { findFilter } from "../../store/mail/contacts/filters.ts";
-import { findMissingGroup } from "../../store/mail/contacts/groups.ts";
+import { findFilters } from "../../store/mail/contacts/filters.ts";
+import { findMissingGroups } from "../../store/mail/contacts/groups.ts";
 import { areaOf, visibleInstance } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
@@ -144,14 +144,13 @@ async function readMessage(
   if (!body.ok) return body;
   const sender = await judgeSender({ db, config, resolver: await makeResolver(config.resolver) }, instance.id, given);
   if (!sender.ok) return sender;
-  const missingGroup = await findMissingGroup(db, instance.id, fields.grupos);
+  const [missingGroup] = await findMissingGroups(db, instance.id, fields.grupos);
   if (missingGroup !== undefined) return refuse(invalidField("grupos", "group-unknown", { name: missingGroup }));
-  for (const id of fields.filtros) {
-    const filter = await findFilter(db, instance.id, id);
-    if (filter === undefined) return refuse(invalidField("filtros", "filter-unknown", { name: id }));
-    const gone = await judgeSelection(db, instance.id, filter);
-    if (gone !== undefined) return refuse(unacceptable(gone));
-  }
+  const filters = await findFilters(db, instance.id, fields.filtros);
+  const missingFilter = fields.filtros.find((id) => !filters.has(id));
+  if (missingFilter !== undefined) return refuse(invalidField("filtros", "filter-unknown", { name: missingFilter }));
+  const gone = await judgeSelections(db, instance.id, [...filters.values()]);
+  if (gone !== undefined) return refuse(unacceptable(gone));
   return ok({
     sender: sender.value.asGiven,
     senderName: fields.remitente_nombre || campaign.senderName,

@@ -11,7 +11,7 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { eraseAddress, isNothing } from "../../operations/mail/contact-erasure.ts";
 import { exportContacts } from "../../operations/mail/contact-export.ts";
 import { importContacts } from "../../operations/mail/contact-import.ts";
-import { judgeSelection } from "../../operations/mail/judge-selection.ts";
+import { judgeSelections } from "../../operations/mail/judge-selection.ts";
 import { exportReply } from "../../platform/http/streamed-reply.ts";
 import { findContact } from "../../store/mail/contacts/contact-profiles.ts";
 import { type ContactSearch, searchContacts } from "../../store/mail/contacts/contact-search.ts";
@@ -29,7 +29,6 @@ import { withInstance } from "../with-instance.ts";
 
 const instanceParams = z.object({ name: z.string() });
 const contactParams = z.object({ name: z.string(), email: z.string() });
-const MOST_CSV_OCTETS = 2 ** 28;
 
 /** Contacts of an instance: looked for, looked at, brought in and out, forgotten. */
 export const makeContactEndpoints: MakeConsoleEndpoints = (context) => [
@@ -79,7 +78,7 @@ async function toSearch(
 ): Promise<Result<ContactSearch, Refusal>> {
   const filter = given.filter === undefined ? undefined : await findFilter(db, instance.id, given.filter);
   if (given.filter !== undefined && filter === undefined) return refuse(problem("no-such-filter"));
-  const gone = filter && (await judgeSelection(db, instance.id, filter));
+  const gone = filter && (await judgeSelections(db, instance.id, [filter]));
   if (gone !== undefined) return refuse(unacceptable(gone));
   return ok({ text: given.search || undefined, group: given.group || undefined, condition: filter?.condition });
 }
@@ -118,7 +117,7 @@ function importEndpoint(context: ConsoleContext): ConsoleEndpoint {
       withInstance(context, caller, params.name, async (instance) => {
         const about = { role: "instance", scope: instance.name } as const;
         const description = { kind: "contact-import", object: instance.name, owner: caller.login, about };
-        const file = { incoming, mostOctets: MOST_CSV_OCTETS, dryRun: fields.dry_run === "true" };
+        const file = { incoming, dryRun: fields.dry_run === "true" };
         // The lines that are stored stay so: the same file again goes on where this ended.
         return startImportJob(context, description, file, (csv, options) =>
           importContacts(context.db, instance.id, csv, options),

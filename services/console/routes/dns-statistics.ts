@@ -1,9 +1,8 @@
 import { z } from "zod";
-
+import { rcodeMnemonic } from "../../core/dns/rr-types.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { readTraffic, readZoneTraffic, type TrafficSummary } from "../../store/dns/dns-traffic.ts";
 import { areaOf, ownZones } from "../caller.ts";
-import { rcodeMnemonic } from "../dns-question.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
 

@@ -4,7 +4,7 @@ import type { FilterCondition } from "../../core/mail/filter-condition.ts";
 import { readConditionJson, toConditionJson } from "../../core/mail/filter-json.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { findGoneGroup, judgeSelection } from "../../operations/mail/judge-selection.ts";
+import { findGoneGroups, judgeSelections } from "../../operations/mail/judge-selection.ts";
 import { FairTurns } from "../../platform/fair-turns.ts";
 import {
   addFilter,
@@ -67,11 +67,8 @@ function listEndpoint(context: ConsoleContext, inTurn: InTurn): ConsoleEndpoint 
     act: ({ caller, params }) =>
       withInstance(context, caller, params.name, (instance) =>
         inTurn(instance, async () => {
-          const filtros: z.infer<typeof filterJson>[] = [];
-          for (const filter of await listFilters(context.db, instance.id)) {
-            filtros.push(await toJson(context, instance, filter));
-          }
-          return ok({ filtros });
+          const filters = await listFilters(context.db, instance.id);
+          return ok({ filtros: await toJson(context, instance, filters) });
         }),
       ),
   });
@@ -94,7 +91,7 @@ function addEndpoint(context: ConsoleContext, inTurn: InTurn): ConsoleEndpoint {
         const filter = { name: fields.nombre, condition: condition.value };
         return inTurn(instance, async () => {
           const id = await addFilter(context.db, instance.id, filter);
-          return id === undefined ? refuse(NAME_TAKEN) : ok(await toJson(context, instance, { id, ...filter }));
+          return id === undefined ? refuse(NAME_TAKEN) : ok((await toJson(context, instance, [{ id, ...filter }]))[0]!);
         });
       }),
   });
@@ -114,7 +111,7 @@ function countEndpoint(context: ConsoleContext, inTurn: InTurn): ConsoleEndpoint
       withInstance(context, caller, params.name, async (instance) => {
         const condition = readCondition(fields.condiciones);
         if (!condition.ok) return condition;
-        const gone = await judgeSelection(context.db, instance.id, { condition: condition.value });
+        const gone = await judgeSelections(context.db, instance.id, [{ condition: condition.value }]);
         if (gone !== undefined) return refuse(unacceptable(gone));
         return inTurn(instance, async () => ok({ contactos: await countNow(context, instance, condition.value) }));
       }),
@@ -144,7 +141,7 @@ function changeEndpoint(context: ConsoleContext, inTurn: InTurn): ConsoleEndpoin
           const outcome = await changeFilter(context.db, instance.id, id, change);
           if (outcome === "name-taken") return refuse(NAME_TAKEN);
           const changed = outcome === "done" ? await findFilter(context.db, instance.id, id) : undefined;
-          return changed === undefined ? refuse(NO_SUCH_FILTER) : ok(await toJson(context, instance, changed));
+          return changed === undefined ? refuse(NO_SUCH_FILTER) : ok((await toJson(context, instance, [changed]))[0]!);
         });
       }),
   });
@@ -176,13 +173,18 @@ function readCondition(json: unknown): Result<FilterCondition, Refusal> {
   return condition.ok ? condition : refuse(invalidField(condition.error, "no-condition"));
 }
 
-async function toJson(context: ConsoleContext, instance: Instance, { id, name, condition }: Filter) {
-  const contactos = await countNow(context, instance, condition);
-  const missing = await findGoneGroup(context.db, instance.id, condition);
-  return {
-    ...{ id, nombre: name, condiciones: toConditionJson(condition), contactos },
-    ...(missing === undefined ? {} : { grupo_ausente: missing }),
-  };
+async function toJson(context: ConsoleContext, instance: Instance, filters: readonly Filter[]) {
+  const conditions = filters.map(({ condition }) => condition);
+  const gone = await findGoneGroups(context.db, instance.id, conditions);
+  const shown: z.infer<typeof filterJson>[] = [];
+  for (const [at, { id, name, condition }] of filters.entries()) {
+    const contactos = await countNow(context, instance, condition);
+    shown.push({
+      ...{ id, nombre: name, condiciones: toConditionJson(condition), contactos },
+      ...(gone[at] === undefined ? {} : { grupo_ausente: gone[at] }),
+    });
+  }
+  return shown;
 }
 
 function countNow({ db, clock }: ConsoleContext, instance: Instance, condition: FilterCondition): Promise<number> {

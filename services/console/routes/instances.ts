@@ -72,9 +72,11 @@ const listAndAddition: MakeConsoleEndpoints = ({ db, keyRing }) => [
     authorise: areaOf("instance"),
     reply: z.object({ instances: z.array(instance) }),
     act: async ({ caller }) => {
-      const all = await listInstances(db);
-      const visible = all.filter(({ name }) => caller.role === "operator" || name === caller.scope);
-      return ok({ instances: visible.map((one) => showInstance(one, one.domains)) });
+      if (caller.role === "operator") {
+        return ok({ instances: (await listInstances(db)).map((one) => showInstance(one, one.domains)) });
+      }
+      const own = await findInstanceByName(db, caller.scope!);
+      return ok({ instances: own ? [showInstance(own, await allowedDomains(db, own.id))] : [] });
     },
   }),
   consoleEndpoint({

@@ -2,22 +2,24 @@ import { z } from "zod";
 import { type DomainName, formatDomainName } from "../../core/dns/name.ts";
 import { formatRdata } from "../../core/dns/rdata/rdata.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
-import { isMetaType, OPCODE, RCODE, TYPE, typeCode, typeMnemonic } from "../../core/dns/rr-types.ts";
+import { isMetaType, OPCODE, RCODE, rcodeMnemonic, TYPE, typeCode, typeMnemonic } from "../../core/dns/rr-types.ts";
 import { soaRecord } from "../../core/dns/soa.ts";
 import { invalidField, unacceptable } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { hostPort } from "../../platform/config/config-values.ts";
+import { askDns, type WireAnswer } from "../../platform/lookups/dns-question.ts";
 import { findZoneOf } from "../../store/dns/console-zones.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
 import { isInForbiddenZone } from "../../store/dns/transfer-access.ts";
 import { type AdminCaller, areaOf, ownZones } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
-import { askServer, rcodeMnemonic, type WireAnswer } from "../dns-question.ts";
 import { readDomainName } from "../domain-name.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
 
 const record = z.object({ name: z.string(), type: z.string(), ttl: z.int(), value: z.string() });
+
+const PATIENCE_MS = 3_000;
 
 /** What our own server answers, beside what is stored. */
 export const makeLookupEndpoints: MakeConsoleEndpoints = (context) => [
@@ -55,9 +57,9 @@ export const makeLookupEndpoints: MakeConsoleEndpoints = (context) => [
       const address = hostPort(server.replace(/^0\.0\.0\.0:/, "127.0.0.1:").replace(/^\[::\]:/, "[::1]:"));
       if (!address.ok) return refuse(unacceptable("dns-address-malformed", { server }));
       const startedAt = performance.now();
-      const question = { name: name.value, type, dnssec: fields.dnssec === "true" };
+      const question = { qname: name.value, type, dnssec: fields.dnssec === "true" };
       const mayAsk = await maySee(context, caller, name.value);
-      const asked = mayAsk ? await askServer(address.value, question) : ok(REFUSED);
+      const asked = mayAsk ? await askDns(address.value, question, PATIENCE_MS) : ok(REFUSED);
       if (!asked.ok) {
         return refuse(problem(asked.error === "timeout" ? "dns-server-silent" : "dns-server-broken", { server }));
       }

@@ -29,9 +29,9 @@ const listAndAddition: MakeConsoleEndpoints = ({ db, keyRing }) => [
     authorise: areaOf("reseller"),
     reply: z.object({ resellers: z.array(reseller) }),
     act: async ({ caller }) => {
-      const all = await listResellers(db);
-      const visible = all.filter(({ id }) => caller.role === "operator" || id === caller.scope);
-      return ok({ resellers: visible.map(showReseller) });
+      if (caller.role === "operator") return ok({ resellers: (await listResellers(db)).map(showReseller) });
+      const own = await findReseller(db, caller.scope!);
+      return ok({ resellers: own ? [showReseller(own)] : [] });
     },
   }),
   consoleEndpoint({

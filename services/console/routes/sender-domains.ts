@@ -3,6 +3,7 @@ import { readNewSenderDomain, readSenderDomain } from "../../core/customer-input
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { hostingZone } from "../../operations/mail/domain-hosting.ts";
+import { checkSenderDomain, createMissingRecords, type SenderLookups } from "../../operations/mail/sender-checks.ts";
 import type { Config } from "../../platform/config/config.ts";
 import { makeResolver } from "../../platform/lookups/resolver.ts";
 import { makeTxtLookup } from "../../platform/lookups/txt-lookup.ts";
@@ -17,7 +18,6 @@ import { type AdminCaller, areaOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
-import { checkSenderDomain, createMissingRecords, type SenderLookups } from "../sender-domain.ts";
 import { withInstance } from "../with-instance.ts";
 import { makeWriteZone } from "../write-zone.ts";
 
@@ -126,7 +126,7 @@ function checkEndpoint(context: ConsoleContext, lookups: () => Promise<SenderLoo
       withInstance(context, caller, params.name, async (instance) => {
         const domain = await domainOf(context, instance, params.domain);
         if (!domain.ok) return domain;
-        const checks = await checkSenderDomain(context, domain.value, await lookups());
+        const checks = await checkSenderDomain(context.config, domain.value, await lookups());
         const hosted = (await hostingZone(context, domain.value.domain)) !== undefined;
         return ok({
           checks: checks.map((check) => ({ ...check, expected: [...check.expected], found: [...check.found] })),
@@ -156,7 +156,7 @@ function creationEndpoint(context: ConsoleContext, lookups: () => Promise<Sender
         if (!(await hostingZone(context, domain.value.domain))) {
           return refuse(problem("not-hosted-here", { domain: domain.value.domain }));
         }
-        const checks = await checkSenderDomain(context, domain.value, await lookups());
+        const checks = await checkSenderDomain(context.config, domain.value, await lookups());
         // The bounce domain is the deployment's, whoever's mail comes back to it.
         const own = caller.role === "operator" ? checks : checks.filter(({ name }) => name !== "bounce");
         const wanted = { domain: domain.value.domain, checks: own };

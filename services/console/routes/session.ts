@@ -8,7 +8,7 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { RawReply, type Request } from "../../platform/http/endpoint.ts";
 import { beginAudit, settleAudit, withdrawAudit } from "../../store/console/audit.ts";
 import { addSession, endSession, endSessionOf, listSessions } from "../../store/console/sessions.ts";
-import { type StoredUser, setPassword } from "../../store/console/users.ts";
+import { type StoredUser, setPassword, USER_ROLES } from "../../store/console/users.ts";
 import type { AdminCaller } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { sessionLifetime } from "../dialect.ts";
@@ -31,7 +31,7 @@ export const newPassword = z.string().min(12, "has-at-least-characters").max(512
 
 const sessionReply = z.object({
   login: z.string(),
-  role: z.enum(["operator", "reseller", "company", "instance"]),
+  role: z.enum(USER_ROLES),
   scope: z.string().nullable(),
   csrf: z.string().nullable().meta({ description: "for X-CSRF-Token; null where HTTP Basic was used" }),
   totp: z.boolean(),

@@ -216,8 +216,6 @@ function exportEndpoint(context: ConsoleContext, list: ListPath): ConsoleEndpoin
   });
 }
 
-const MOST_CSV_OCTETS = 2 ** 28;
-
 function importEndpoint(context: ConsoleContext, list: ListPath): ConsoleEndpoint {
   return consoleEndpoint({
     method: "POST",
@@ -239,7 +237,7 @@ function importEndpoint(context: ConsoleContext, list: ListPath): ConsoleEndpoin
     act: ({ caller, params, fields, incoming }) =>
       list.act(context, caller, params, async ({ owner, name, about }) => {
         const description = { kind: "suppression-import", object: name, owner: caller.login, about };
-        const file = { incoming, mostOctets: MOST_CSV_OCTETS, dryRun: fields.dry_run === "true" };
+        const file = { incoming, dryRun: fields.dry_run === "true" };
         return startImportJob(context, description, file, (csv, options) =>
           importSuppressions(context.db, owner, csv, {
             ...options,

@@ -10,6 +10,7 @@ import {
   listUsers,
   resetUser,
   scopeExists,
+  USER_ROLES,
   type User,
 } from "../../store/console/users.ts";
 import { type AdminCaller, areaOf } from "../caller.ts";
@@ -19,7 +20,7 @@ import { problem } from "../problems.ts";
 import { newPassword } from "./session.ts";
 
 const manages = areaOf("reseller");
-const role = z.enum(["operator", "reseller", "company", "instance"]);
+const role = z.enum(USER_ROLES);
 const user = z.object({ login: z.string(), role, scope: z.string().nullable() });
 const loginParam = z.object({ login: z.string() });
 const withPassword = user.extend({ password: z.string().meta({ description: "shown this once" }) });

@@ -1,15 +1,14 @@
 import { z } from "zod";
 import { toConditionJson } from "../../core/mail/filter-json.ts";
+import { webhookFields } from "../../core/mail/webhook-input.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
-import { ok, type Result, refuse } from "../../core/result.ts";
-import { hasCredentials, isHttpUrl } from "../../core/url.ts";
-import { findGoneGroup, judgeSelection } from "../../operations/mail/judge-selection.ts";
-import { readToldKinds, showWebhookBatch, toldNames } from "../../operations/mail/told-events.ts";
+import { ok, refuse } from "../../core/result.ts";
+import { findGoneGroups } from "../../operations/mail/judge-selection.ts";
+import { showWebhookBatch, toldNames } from "../../operations/mail/told-events.ts";
+import { setWebhook, type WebhookFault } from "../../operations/mail/webhook-setting.ts";
 import { sentenceJson } from "../../platform/http/problem.ts";
-import { areCampaignsOf } from "../../store/mail/campaigns/campaigns.ts";
 import { findFilter } from "../../store/mail/contacts/filters.ts";
 import {
-  addWebhook,
   FIRST_WEBHOOK,
   findWebhook,
   listWebhookBatches,
@@ -17,7 +16,6 @@ import {
   removeWebhook,
   replayWebhookBatch,
   type Webhook,
-  type WebhookChoice,
 } from "../../store/mail/tracking/webhooks.ts";
 import { areaOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
@@ -26,14 +24,6 @@ import { problem } from "../problems.ts";
 import { pageLimit } from "../schemas.ts";
 import { withInstance } from "../with-instance.ts";
 
-const webhookName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/, "instance-name-form");
-const webhookUrl = z
-  .string()
-  .max(2_000)
-  .refine(isHttpUrl, "http-url")
-  .refine((text) => !hasCredentials(text), "url-credentials")
-  .trim()
-  .meta({ format: "uri" });
 const instanceParams = z.object({ name: z.string() });
 const webhookParams = z.object({ name: z.string(), id: z.string() });
 /** What a webhook is told. */
@@ -69,6 +59,7 @@ const deliveryJson = z.object({
   created: z.string(),
   finished: z.string().nullable(),
 });
+const ALL_CONTACTS = { all: [] };
 const NO_WEBHOOK = problem("no-such-webhook");
 
 /** Where an instance has its events told, with the log of what was told, and its replay. */
@@ -90,18 +81,20 @@ function listEndpoint(context: ConsoleContext): ConsoleEndpoint {
     reply: z.object({ webhooks: z.array(webhookJson) }),
     act: ({ caller, params }) =>
       withInstance(context, caller, params.name, async ({ id }) => {
-        const webhooks: z.input<typeof webhookJson>[] = [];
-        for (const webhook of await listWebhooks(context.db, id)) {
-          const missing =
-            webhook.condition === null ? undefined : await findGoneGroup(context.db, id, webhook.condition);
-          webhooks.push({ ...showWebhook(webhook), ...(missing === undefined ? {} : { grupo_ausente: missing }) });
-        }
-        return ok({ webhooks });
+        const webhooks = await listWebhooks(context.db, id);
+        const conditions = webhooks.map(({ condition }) => condition ?? ALL_CONTACTS);
+        const gone = await findGoneGroups(context.db, id, conditions);
+        return ok({
+          webhooks: webhooks.map((webhook, at) => ({
+            ...showWebhook(webhook),
+            ...(gone[at] === undefined ? {} : { grupo_ausente: gone[at] }),
+          })),
+        });
       }),
   });
 }
 
-function setEndpoint({ db, keyRing, ...context }: ConsoleContext): ConsoleEndpoint {
+function setEndpoint(context: ConsoleContext): ConsoleEndpoint {
   return consoleEndpoint({
     method: "POST",
     path: "/instances/:name/webhooks",
@@ -110,50 +103,34 @@ function setEndpoint({ db, keyRing, ...context }: ConsoleContext): ConsoleEndpoi
     authorise: areaOf("instance"),
     params: instanceParams,
     fields: z.object({
-      url: webhookUrl,
-      name: webhookName.default(FIRST_WEBHOOK),
-      kinds: z.array(z.string()).min(1).max(50).optional().meta({ description: "names of events, such as entregado" }),
-      campaigns: z.array(z.int().positive()).min(1).max(100).optional(),
+      ...webhookFields,
+      name: webhookFields.name.default(FIRST_WEBHOOK),
       filter: z.int().positive().optional().meta({ description: "the conditions of this filter, as they are now" }),
       full: z.boolean().default(false),
     }),
     reply: z.object({ id: z.string(), url: z.string(), secret: z.string() }),
     change: { action: "webhook.set", object: ({ fields }) => withoutSecrets(fields.url) },
-    act: ({ caller, params, fields: { url, name, ...chosen } }) =>
-      withInstance({ db, keyRing, ...context }, caller, params.name, async ({ id }) => {
-        const choice = await readChoice(db, id, chosen);
-        if (!choice.ok) return choice;
-        const secret = await addWebhook(db, keyRing, id, { ...choice.value, name, url });
-        return secret === undefined ? refuse(problem("webhooks-many")) : ok({ id: name, url, secret });
+    act: ({ caller, params, fields: { filter: filterId, full, ...wish } }) =>
+      withInstance(context, caller, params.name, async ({ id }) => {
+        const filter = filterId === undefined ? undefined : await findFilter(context.db, id, filterId);
+        if (filterId !== undefined && filter === undefined) return refuse(problem("no-such-filter"));
+        const secret = await setWebhook(context, id, { ...wish, filter, isFull: full });
+        return secret.ok ? ok({ id: wish.name, url: wish.url, secret: secret.value }) : refuse(refusalOf(secret.error));
       }),
   });
 }
 
-async function readChoice(
-  db: ConsoleContext["db"],
-  instanceId: number,
-  given: {
-    readonly kinds?: readonly string[] | undefined;
-    readonly campaigns?: number[] | undefined;
-    readonly filter?: number | undefined;
-    readonly full: boolean;
-  },
-): Promise<Result<WebhookChoice, Refusal>> {
-  const kinds = given.kinds === undefined ? undefined : readToldKinds(given.kinds);
-  if (kinds && !kinds.ok) return refuse(invalidField("kinds", "no-event-kind", { kind: kinds.error }));
-  if (given.campaigns && !(await areCampaignsOf(db, instanceId, given.campaigns))) {
-    return refuse(problem("no-such-campaign"));
+function refusalOf(fault: WebhookFault): Refusal {
+  switch (fault.kind) {
+    case "no-event":
+      return invalidField("kinds", "no-event-kind", { kind: fault.name });
+    case "no-campaign":
+      return problem("no-such-campaign");
+    case "group-gone":
+      return unacceptable(fault.reason);
+    case "many":
+      return problem("webhooks-many");
   }
-  const filter = given.filter === undefined ? undefined : await findFilter(db, instanceId, given.filter);
-  if (given.filter !== undefined && filter === undefined) return refuse(problem("no-such-filter"));
-  const gone = filter && (await judgeSelection(db, instanceId, filter));
-  if (gone !== undefined) return refuse(unacceptable(gone));
-  return ok({
-    kinds: kinds?.value ?? null,
-    campaigns: given.campaigns ?? null,
-    condition: filter?.condition ?? null,
-    isFull: given.full,
-  });
 }
 
 function removeEndpoint(context: ConsoleContext): ConsoleEndpoint {

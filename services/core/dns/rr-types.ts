@@ -139,6 +139,17 @@ export const RCODE = {
   BADCOOKIE: 23,
 } as const;
 
+const RCODE_MNEMONICS = new Map<number, string>(
+  Object.entries(RCODE)
+    .reverse()
+    .map(([mnemonic, code]) => [code, mnemonic]),
+);
+
+/** The mnemonic of a response code, `RCODEnnn` when it has none. */
+export function rcodeMnemonic(rcode: number): string {
+  return RCODE_MNEMONICS.get(rcode) ?? `RCODE${rcode}`;
+}
+
 /**
  * The code of a type written as a mnemonic or as `TYPEnnn` (RFC 3597 §5), in any case;
  * undefined when it is neither.

@@ -13,6 +13,7 @@ import {
   setDsAutomatic,
   wishForDs,
 } from "../../operations/dns/dnssec-parent.ts";
+import { detailsReply, showDetails, showSigning, signingReply } from "../../operations/dns/signing-json.ts";
 import { exportKey, importKeys } from "../../operations/dns/zone-signing-keys.ts";
 import { findSignedZone, type SignedZone, type SigningTarget } from "../../operations/dns/zone-signing-state.ts";
 import { enableSigning, KEY_LAYOUTS, rollOverRole } from "../../operations/dns/zone-signing-switch.ts";
@@ -22,7 +23,6 @@ import { scopeOf } from "../caller.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { domainParam, warnings, withWarnings } from "../schemas.ts";
 import { changeSigningOf, stopSigning, withParent } from "../signing-changes.ts";
-import { detailsReply, showDetails, showSigning, signingReply } from "../signing-json.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 
 const algorithm = z.union(

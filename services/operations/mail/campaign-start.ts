@@ -24,7 +24,7 @@ import { addGatheringBatch, endGathering } from "../../store/mail/sends/batches.
 import { addMessages, loadMessage, type StoredTemplate } from "../../store/mail/sends/messages.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { gatherContacts, queueAudiences } from "./audience.ts";
-import { judgeSelection, type Selection } from "./judge-selection.ts";
+import { judgeSelections, type Selection } from "./judge-selection.ts";
 import { type Admission, guardsEverybody, type QueueCharged, SendingGate } from "./sending-gate.ts";
 
 /** Contacts of one transaction: little enough to be done in a second, and to be done again after a crash. */
@@ -56,10 +56,8 @@ export async function beginCampaign(
   const { campaignNumid, instanceId, creator } = send;
   return db.transaction(async (transaction) => {
     if (!(await lockClaimedCampaign(transaction, send))) return ok(false);
-    for (const selection of start.audience) {
-      const gone = await judgeSelection(transaction, instanceId, selection, { keep: true });
-      if (gone !== undefined) return refuse(gone);
-    }
+    const gone = await judgeSelections(transaction, instanceId, start.audience, { keep: true });
+    if (gone !== undefined) return refuse(gone);
     const eeid = randomUUID();
     await addGatheringBatch(transaction, { eeid, instanceId, campaignNumid, creator });
     const [messageId] = await addMessages(transaction, [

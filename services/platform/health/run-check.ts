@@ -1,14 +1,12 @@
-import { randomInt } from "node:crypto";
 import { request as requestHttp } from "node:http";
 import { request as requestHttps } from "node:https";
 import { connect, isIP, type Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { HealthCheck } from "../../core/dns/follow/health-check.ts";
-import { decodeMessage, encodeMessage } from "../../core/dns/message.ts";
-import { parseDomainName, sameName } from "../../core/dns/name.ts";
-import { CLASS, OPCODE, RCODE, typeCode } from "../../core/dns/rr-types.ts";
+import { parseDomainName } from "../../core/dns/name.ts";
+import { RCODE, rcodeMnemonic, typeCode } from "../../core/dns/rr-types.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
-import { exchangeTcp, exchangeUdp } from "../lookups/dns-exchange.ts";
+import { askDns } from "../lookups/dns-question.ts";
 
 /** What a look at a member came to; `undefined`: it is well. */
 export type Fault = Sentence | undefined;
@@ -25,7 +23,6 @@ const MOST_BODY_OCTETS = 64 * 1_024;
 /** No greeting is longer (RFC 5321 §4.5.3.1.5 allows 512 octets a line). */
 const MOST_GREETING_OCTETS = 4_096;
 const DAY_MS = 86_400_000;
-const UDP_PAYLOAD_OCTETS = 1_232;
 
 /** Looks at a member once, by its address alone. Whatever the far side does is told as a fault. */
 export async function runCheck(check: HealthCheck, place: CheckedPlace): Promise<Fault> {
@@ -168,32 +165,15 @@ type DnsCheck = Extract<HealthCheck, { type: "dns" }>;
 async function checkDns(check: DnsCheck, { address }: CheckedPlace): Promise<Fault> {
   const name = parseDomainName(check.question.endsWith(".") ? check.question : `${check.question}.`);
   if (!name.ok) return sentence("check-malformed");
-  const id = randomInt(0x10000);
-  const type = typeCode(check.question_type)!;
-  const query = encodeMessage({
-    ...{ id, opcode: OPCODE.QUERY, rcode: RCODE.NOERROR, answers: [], authorities: [], additionals: [] },
-    flags: { qr: false, aa: false, tc: false, rd: true, ra: false, ad: false, cd: false },
-    questions: [{ name: name.value, type, class: CLASS.IN }],
-    edns: { udpPayloadSize: UDP_PAYLOAD_OCTETS, version: 0, dnssecOk: false, options: [] },
-  });
-  const read = (octets: Uint8Array) => {
-    const message = decodeMessage(octets);
-    const isAnswer = message.ok && message.value.id === id && message.value.flags.qr;
-    const [asked] = isAnswer ? message.value.questions : [];
-    return isAnswer && asked?.type === type && sameName(asked.name, name.value) ? message.value : undefined;
-  };
-  const server = { host: address, port: check.port };
-  const deadline = performance.now() + check.timeout * SECOND_MS;
-  const timeoutMs = check.timeout * SECOND_MS;
-  let octets = await exchangeUdp(server, query, { timeoutMs, fits: (one) => read(one) !== undefined });
-  if (octets && read(octets)?.flags.tc) {
-    octets = await exchangeTcp(server, query, { timeoutMs: Math.max(1, deadline - performance.now()) });
-  }
-  const answer = octets && read(octets);
-  if (!answer) return octets ? sentence("check-malformed") : timedOut(check);
-  if (answer.rcode !== RCODE.NOERROR) {
-    const [text] = Object.entries(RCODE).find(([, code]) => code === answer.rcode) ?? [`${answer.rcode}`];
-    return sentence("check-rcode", { rcode: text });
-  }
-  return answer.answers.some((record) => record.type === type) ? undefined : sentence("check-no-records");
+  const question = {
+    qname: name.value,
+    type: typeCode(check.question_type)!,
+    flags: { rd: true },
+    dnssec: false,
+  } as const;
+  const answer = await askDns({ host: address, port: check.port }, question, check.timeout * SECOND_MS);
+  if (!answer.ok) return answer.error === "malformed" ? sentence("check-malformed") : timedOut(check);
+  const { rcode, answers } = answer.value.message;
+  if (rcode !== RCODE.NOERROR) return sentence("check-rcode", { rcode: rcodeMnemonic(rcode) });
+  return answers.some(({ type }) => type === question.type) ? undefined : sentence("check-no-records");
 }

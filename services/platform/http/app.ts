@@ -7,7 +7,7 @@ import type { Observe } from "../observability/observation.ts";
 import { carryOut, failureOf } from "./carry-out.ts";
 import { makeClientAddress } from "./client-address.ts";
 import type { Dialect, HttpRefusal } from "./dialect.ts";
-import { type AnyEndpoint, RawReply } from "./endpoint.ts";
+import { type AnyEndpoint, type Door, RawReply } from "./endpoint.ts";
 import { type HeavyLimits, HeavyRequests, readThen } from "./heavy-requests.ts";
 import type { LargeRequests } from "./large-requests.ts";
 import { noLimits, type RateLimits } from "./limits.ts";
@@ -18,12 +18,6 @@ import { requestIdOf } from "./request-id.ts";
 import { garbledParam, Routes } from "./routes.ts";
 import { readInTime } from "./slow-bodies.ts";
 import { traceRequest } from "./trace-request.ts";
-
-/** Operations, and how they are spoken to. */
-export interface Door<Caller> {
-  readonly dialect: Dialect<Caller>;
-  readonly endpoints: readonly AnyEndpoint<Caller>[];
-}
 
 export interface AppOptions<Caller> extends Door<Caller> {
   /** Operations below this app's that are spoken to otherwise, such as those of another program's API. */

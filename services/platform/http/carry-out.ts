@@ -7,7 +7,7 @@ import type { Aside } from "../fair-turns.ts";
 import type { Observe } from "../observability/observation.ts";
 import { isDatabaseAway } from "../postgres/db.ts";
 import type { Dialect } from "./dialect.ts";
-import type { AnyEndpoint, Sharer } from "./endpoint.ts";
+import { type AnyEndpoint, type Sharer, takesQuery } from "./endpoint.ts";
 import { cleanFields, validateFields } from "./fields.ts";
 import { parseJsonBody, parseTextBody } from "./request-body.ts";
 
@@ -103,7 +103,7 @@ function judgeInput<Caller>(
   }
   const body = parseJsonBody(asked.body);
   if (!body.ok) return body;
-  const fromQuery = declared.queryFields ?? (dialect.queryFields && ["GET", "HEAD", "DELETE"].includes(asked.method));
+  const fromQuery = takesQuery(declared, dialect);
   const raw = fromQuery ? withQuery(declared as AnyEndpoint<never>, body.value, asked.query) : body.value;
   const cleaned = cleanFields(raw, keepsNull, dialect.judgedFields);
   if (!cleaned.ok) return cleaned;

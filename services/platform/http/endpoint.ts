@@ -4,6 +4,7 @@ import type { ZodObject, ZodRawShape, ZodType, z } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
 import type { Aside } from "../fair-turns.ts";
+import type { Dialect } from "./dialect.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 
@@ -117,6 +118,21 @@ export interface Endpoint<
 /** An endpoint whose own types are forgotten, for lists of them. */
 // biome-ignore lint/suspicious/noExplicitAny: the types of one endpoint's parts belong together; a list of many has none in common
 export type AnyEndpoint<Caller> = Endpoint<Caller, any, any, any>;
+
+/** Operations, and how they are spoken to. */
+export interface Door<Caller> {
+  readonly dialect: Dialect<Caller>;
+  readonly endpoints: readonly AnyEndpoint<Caller>[];
+}
+
+/** Whether an operation's fields may come in the query string; beside a body that is no JSON they come nowhere else. */
+export function takesQuery<Caller>(
+  { input, method, queryFields }: AnyEndpoint<Caller>,
+  dialect: Pick<Dialect<Caller>, "queryFields">,
+): boolean {
+  if (input === "text" || input === "stream") return true;
+  return queryFields ?? (dialect.queryFields && (method === "GET" || method === "DELETE"));
+}
 
 /** Declares an endpoint, inferring its types from its schemas. */
 export function endpoint<Caller, Params extends ZodRawShape, Fields extends ZodType, Reply extends ZodType>(

@@ -2,15 +2,15 @@ import { ZodObject, type ZodType, z } from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import { packageVersion } from "../package-folder.ts";
 import type { Dialect } from "./dialect.ts";
-import type { AnyEndpoint } from "./endpoint.ts";
+import { type AnyEndpoint, type Door, takesQuery } from "./endpoint.ts";
 import { PROBLEM_TYPE, problemJson } from "./problem.ts";
 
 type OpenapiDocument = ReturnType<typeof createDocument>;
 
 /** The OpenAPI 3.1 document of an API, made from the declarations that validate its requests. */
 export function makeOpenapi<Caller>(
-  { dialect, endpoints }: Described<Caller>,
-  otherDoor?: Described<Caller> | undefined,
+  { dialect, endpoints }: Door<Caller>,
+  otherDoor?: Door<Caller> | undefined,
 ): OpenapiDocument {
   const paths = describePaths({ dialect, endpoints }, "Refusal");
   if (otherDoor) Object.assign(paths, describePaths(otherDoor, "OtherRefusal", securityOf(otherDoor.dialect)));
@@ -30,19 +30,13 @@ export function makeOpenapi<Caller>(
   });
 }
 
-/** Operations, and how they are spoken to. */
-interface Described<Caller> {
-  readonly dialect: Dialect<Caller>;
-  readonly endpoints: readonly AnyEndpoint<Caller>[];
-}
-
 function securityOf<Caller>({ credentialHeaders }: Dialect<Caller>) {
   return [Object.fromEntries(credentialHeaders.map((name) => [name, []]))];
 }
 
 /** @param security where it is not that of the whole document */
 function describePaths<Caller>(
-  { dialect, endpoints }: Described<Caller>,
+  { dialect, endpoints }: Door<Caller>,
   refusalId: string,
   security?: ReturnType<typeof securityOf>,
 ): ZodOpenApiPathsObject {
@@ -77,11 +71,7 @@ function describeOperation<Caller>(
     content: { "application/json": { schema: refusal }, [PROBLEM_TYPE]: { schema: problemJson } },
   });
   const body = requestBody(declared);
-  const inQuery =
-    declared.queryFields ??
-    (declared.input === "text" ||
-      declared.input === "stream" ||
-      (dialect.queryFields && ["GET", "DELETE"].includes(declared.method)));
+  const inQuery = takesQuery(declared, dialect);
   return {
     summary: declared.summary,
     ...(declared.open ? { security: [] } : {}),

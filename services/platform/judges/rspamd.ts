@@ -1,9 +1,9 @@
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
-import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { freePort } from "../bind.ts";
 import { findResolverAddress } from "../lookups/resolver-server.ts";
 import { askRspamd, type RspamdAnswer } from "../lookups/rspamd.ts";
 import { type JudgedMail, type JudgeSurroundings, objectionsOf, type Verdict } from "./judge.ts";
@@ -55,14 +55,6 @@ export async function startRspamd(
     throw new Error("rspamd does not start");
   }
   return { judge: (mail) => judge(url, mail), stop };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 /** Modules that ask others about a message, or learn from it, are off. */

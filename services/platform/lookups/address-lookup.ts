@@ -2,7 +2,7 @@ import { formatIpAddress } from "../../core/dns/ip-address.ts";
 import type { Message } from "../../core/dns/message.ts";
 import { type DomainName, domainNameFromWire } from "../../core/dns/name.ts";
 import { checkRdataWire } from "../../core/dns/rdata/rdata.ts";
-import { RCODE, TYPE } from "../../core/dns/rr-types.ts";
+import { RCODE, rcodeMnemonic, TYPE } from "../../core/dns/rr-types.ts";
 import { decodeSoaRdata } from "../../core/dns/soa.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { HostPort } from "../config/config-values.ts";
@@ -62,8 +62,7 @@ function readAnswer(message: Message, name: DomainName, type: AddressType): Addr
   if (chain.length > LONGEST_CHAIN) return { kind: "failure", reason: sentence("alias-loop") };
   if (rcode === RCODE.NXDOMAIN) return { kind: "nxdomain", chain };
   if (rcode !== RCODE.NOERROR) {
-    const [text] = Object.entries(RCODE).find(([, code]) => code === rcode) ?? [`${rcode}`];
-    return { kind: "failure", reason: sentence("target-failed", { rcode: text }) };
+    return { kind: "failure", reason: sentence("target-failed", { rcode: rcodeMnemonic(rcode) }) };
   }
   const found = answers.filter((record) => record.type === type && record.owner.key === last.key);
   const soa = authorities.find((record) => record.type === TYPE.SOA);

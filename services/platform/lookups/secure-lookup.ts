@@ -1,11 +1,10 @@
-import { randomInt } from "node:crypto";
 import { getServers } from "node:dns";
 import { readRrsig } from "../../core/dns/dnssec/rrsig.ts";
-import { decodeMessage, encodeMessage, type Message } from "../../core/dns/message.ts";
-import { type DomainName, formatDomainName, parseDomainName, sameName } from "../../core/dns/name.ts";
-import { CLASS, OPCODE, RCODE, TYPE } from "../../core/dns/rr-types.ts";
+import type { Message } from "../../core/dns/message.ts";
+import { type DomainName, formatDomainName, parseDomainName } from "../../core/dns/name.ts";
+import { RCODE, TYPE } from "../../core/dns/rr-types.ts";
 import type { HostPort } from "../config/config-values.ts";
-import { exchangeTcp, exchangeUdp } from "./dns-exchange.ts";
+import { askDns } from "./dns-question.ts";
 import { findResolverAddress } from "./resolver-server.ts";
 
 /** What a validating resolver says of a name. */
@@ -28,8 +27,6 @@ export type LookUpSecurely = (name: string, type: number) => Promise<SecureAnswe
 const DNS_PORT = 53;
 const TIMEOUT_MS = 2_500;
 const TRIES = 2;
-/** What passes without fragments (RFC 9715). */
-const UDP_PAYLOAD_OCTETS = 1_232;
 
 /**
  * Look-ups that tell whether the answer was validated. The path to the resolver has to be trusted: it is one of our own,
@@ -72,40 +69,9 @@ function read(answer: Message, { type }: ResolverQuestion, nothing: SecureAnswer
 
 /** Asks a resolver once, by UDP and, where that is too small, by TCP. @returns undefined when it does not answer in time */
 export async function askResolver(server: HostPort, question: ResolverQuestion): Promise<Message | undefined> {
-  const answer = await askOver(exchangeUdp, server, question);
-  return answer?.flags.tc ? askOver(exchangeTcp, server, question) : answer;
-}
-
-async function askOver(
-  exchange: typeof exchangeUdp,
-  server: HostPort,
-  question: ResolverQuestion,
-): Promise<Message | undefined> {
-  const id = randomInt(0x10000);
-  const query = encodeMessage({
-    id,
-    opcode: OPCODE.QUERY,
-    flags: { qr: false, aa: false, tc: false, rd: true, ra: false, ad: true, cd: false },
-    rcode: RCODE.NOERROR,
-    questions: [{ name: question.qname, type: question.type, class: CLASS.IN }],
-    answers: [],
-    authorities: [],
-    additionals: [],
-    edns: { udpPayloadSize: UDP_PAYLOAD_OCTETS, version: 0, dnssecOk: true, options: [] },
-  });
-  const octets = await exchange(server, query, {
-    timeoutMs: TIMEOUT_MS,
-    fits: (received) => readAnswer(received, id, question) !== undefined,
-  });
-  return octets && readAnswer(octets, id, question);
-}
-
-/** The message, if it answers this question. */
-function readAnswer(octets: Uint8Array, id: number, { qname, type }: ResolverQuestion): Message | undefined {
-  const message = decodeMessage(octets);
-  if (!message.ok || message.value.id !== id || !message.value.flags.qr) return undefined;
-  const [asked] = message.value.questions;
-  return asked && asked.type === type && sameName(asked.name, qname) ? message.value : undefined;
+  const wanted = { ...question, flags: { rd: true, ad: true }, dnssec: true } as const;
+  const answer = await askDns(server, wanted, TIMEOUT_MS);
+  return answer.ok ? answer.value.message : undefined;
 }
 
 /** The first resolver that the system asks. */

@@ -1,9 +1,9 @@
 import { execFile, spawn } from "node:child_process";
 import { type FileHandle, open, readdir, readFile, realpath, rename, rm, stat } from "node:fs/promises";
-import { createServer } from "node:net";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
+import { freePort } from "../bind.ts";
 import { isProcessAlive, processStartTime } from "../process-lock.ts";
 import { type Cluster, inFolder } from "./embedded-postgres-cluster.ts";
 import { EmbeddedPostgresError, errorCode, explainProgramOutput } from "./embedded-postgres-error.ts";
@@ -219,13 +219,4 @@ async function openLog({ logFile, account }: Cluster): Promise<FileHandle> {
   // A file that root made must not lock out the ordinary user whose data folder this is.
   if (account !== undefined) await log.chown(account.uid, account.gid);
   return log;
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer();
-  await new Promise<void>((resolve, reject) => probe.once("error", reject).listen(0, "127.0.0.1", resolve));
-  const address = probe.address();
-  await new Promise((resolve) => probe.close(resolve));
-  if (address === null || typeof address === "string") throw new Error("a listening socket has no address");
-  return address.port;
 }

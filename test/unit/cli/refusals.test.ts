@@ -68,7 +68,7 @@ test.each([
   [["token", "add", "acme", "x", "--no-api"], "--no-api needs --tsig <algorithm>"],
   [["user", "add", "x", "--role", "reseller"], "operators have no --scope, all others need one"],
   [["user", "add", "x", "--role", "operator", "--scope", "a"], "operators have no --scope, all others need one"],
-  [["webhook", "set", "demo", "ftp://example.org/"], "ftp://example.org/ is no http(s) URL"],
+  [["webhook", "set", "demo", "ftp://example.org/"], "url: must be an http or https URL"],
   [["webhook", "replay", "demo", "x"], "x is no number of a batch"],
 ])("%j is wrong usage", async (words, text) => {
   const called = palomar(words);

@@ -85,11 +85,18 @@ export async function findCampaign(db: Db, instanceId: number, numid: number): P
 
 /** Whether all of these are campaigns of an instance. */
 export async function areCampaignsOf(db: Db, instanceId: number, numids: readonly number[]): Promise<boolean> {
-  const own: number[] = await db("campaigns")
-    .where({ instance_id: instanceId })
-    .whereIn("numid", numids)
-    .pluck("numid");
-  return own.length === new Set(numids).size;
+  return (await findForeignCampaign(db, instanceId, numids)) === undefined;
+}
+
+/** The first of these that is no campaign of the instance; undefined when all are. */
+export async function findForeignCampaign(
+  db: Db,
+  instanceId: number,
+  numids: readonly number[],
+): Promise<number | undefined> {
+  const own = await db("campaigns").where({ instance_id: instanceId }).whereIn("numid", numids).pluck("numid");
+  const known = new Set<number>(own);
+  return numids.find((numid) => !known.has(numid));
 }
 
 /** Whose campaign it is. */

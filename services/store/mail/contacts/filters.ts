@@ -50,6 +50,16 @@ export async function findFilter(db: Db, instanceId: number, id: number): Promis
   return row && { id: row.id, name: row.name, condition: row.conditions };
 }
 
+/** Those of these filters that the instance has, by id. */
+export async function findFilters(db: Db, instanceId: number, ids: readonly number[]): Promise<Map<number, Filter>> {
+  if (ids.length === 0) return new Map();
+  const rows = await db("filters")
+    .where({ instance_id: instanceId })
+    .whereRaw("id = any(?::bigint[])", [[...new Set(ids)]])
+    .select("id", "name", "conditions");
+  return new Map(rows.map((row) => [row.id, { id: row.id, name: row.name, condition: row.conditions }]));
+}
+
 /** By name. */
 export async function listFilters(db: Db, instanceId: number): Promise<Filter[]> {
   const rows = await db("filters")

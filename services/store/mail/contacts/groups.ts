@@ -55,17 +55,22 @@ export async function listGroups(db: Db, instanceId: number): Promise<GroupSize[
 
 /**
  * @param options.keep the others stay until the transaction ends
- * @returns the first of the names that no group of the instance has
+ * @returns those of the names that no group of the instance has
  */
-export async function findMissingGroup(
+export async function findMissingGroups(
   db: Db,
   instanceId: number,
   names: readonly string[],
   options: { readonly keep?: true } = {},
-): Promise<string | undefined> {
-  const groups = db("groups").where({ instance_id: instanceId }).whereIn("name", names).orderBy("id");
-  const known = await (options.keep ? groups.forKeyShare() : groups).pluck("name");
-  return names.find((name) => !known.includes(name));
+): Promise<Set<string>> {
+  const missing = new Set(names);
+  if (missing.size === 0) return missing;
+  const groups = db("groups")
+    .where({ instance_id: instanceId })
+    .whereRaw("name = any(?::text[])", [[...missing]])
+    .orderBy("id");
+  for (const known of await (options.keep ? groups.forKeyShare() : groups).pluck("name")) missing.delete(known);
+  return missing;
 }
 
 /** Removes a group; its contacts stay. @returns false when there is none */

@@ -10,14 +10,15 @@ import {
   expectedSpf,
   spfAllows,
   spfPolicies,
-} from "../core/mail/sender-records.ts";
-import type { Refusal } from "../core/refusal.ts";
-import { ok, type Result } from "../core/result.ts";
-import { answersForDomain, hostingZone, type WriteZone } from "../operations/mail/domain-hosting.ts";
-import type { Resolver } from "../platform/lookups/resolver.ts";
-import type { LookUpTexts } from "../platform/lookups/txt-lookup.ts";
-import type { InstanceDomain } from "../store/mail/instances/instances.ts";
-import type { ConsoleContext } from "./context.ts";
+} from "../../core/mail/sender-records.ts";
+import type { Refusal } from "../../core/refusal.ts";
+import { ok, type Result } from "../../core/result.ts";
+import type { Config } from "../../platform/config/config.ts";
+import type { Resolver } from "../../platform/lookups/resolver.ts";
+import type { LookUpTexts } from "../../platform/lookups/txt-lookup.ts";
+import type { Db } from "../../platform/postgres/db.ts";
+import type { InstanceDomain } from "../../store/mail/instances/instances.ts";
+import { answersForDomain, hostingZone, type WriteZone } from "./domain-hosting.ts";
 
 /** One point of the check-list. */
 export interface SenderCheck {
@@ -36,11 +37,10 @@ export interface SenderLookups {
 
 /** Looks up what a sender domain and the bounce domain publish, and judges it. */
 export async function checkSenderDomain(
-  { config }: Pick<ConsoleContext, "config">,
+  { bounceDomain, hostname }: Pick<Config, "bounceDomain" | "hostname">,
   { domain, dkimSelector, dkimRecord }: InstanceDomain,
   { texts, resolver }: SenderLookups,
 ): Promise<SenderCheck[]> {
-  const { bounceDomain, hostname } = config;
   const dkim = expectedDkim(domain, dkimSelector, dkimRecord);
   const [spfTexts, dkimTexts, dmarcTexts, bounceTexts, bounceMx] = await Promise.all([
     texts(domain),
@@ -98,7 +98,7 @@ export interface RecordsCreated {
  * @param wanted.domain the sender domain that the checks are about
  */
 export async function createMissingRecords(
-  context: Pick<ConsoleContext, "db">,
+  context: { readonly db: Db },
   { domain, checks }: { readonly domain: string; readonly checks: readonly SenderCheck[] },
   write: WriteZone,
 ): Promise<Result<RecordsCreated, Refusal>> {

@@ -1,16 +1,16 @@
 import { z } from "zod";
-import { dnskeyOf } from "../core/dns/dnssec/apex-records.ts";
-import { DENIALS } from "../core/dns/dnssec/denial.ts";
-import { dsRdata, KEY_ROLES } from "../core/dns/dnssec/dnskey.ts";
-import { KEY_STATES, keysWithDs } from "../core/dns/dnssec/rollover.ts";
-import type { DomainName } from "../core/dns/name.ts";
-import { formatRdata } from "../core/dns/rdata/rdata.ts";
-import { TYPE } from "../core/dns/rr-types.ts";
-import type { Refusal } from "../core/refusal.ts";
-import { ok, type Result, refuse } from "../core/result.ts";
-import type { SignedZone } from "../operations/dns/zone-signing-state.ts";
-import { isNotSigned } from "../operations/dns/zone-signing-switch.ts";
-import type { StoredKey } from "../store/dns/dnssec-keys.ts";
+import { dnskeyOf } from "../../core/dns/dnssec/apex-records.ts";
+import { DENIALS } from "../../core/dns/dnssec/denial.ts";
+import { dsRdata, KEY_ROLES } from "../../core/dns/dnssec/dnskey.ts";
+import { KEY_STATES, keysWithDs } from "../../core/dns/dnssec/rollover.ts";
+import type { DomainName } from "../../core/dns/name.ts";
+import { formatRdata } from "../../core/dns/rdata/rdata.ts";
+import { TYPE } from "../../core/dns/rr-types.ts";
+import type { Refusal } from "../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../core/result.ts";
+import type { StoredKey } from "../../store/dns/dnssec-keys.ts";
+import type { SignedZone } from "./zone-signing-state.ts";
+import { isNotSigned } from "./zone-signing-switch.ts";
 
 /** Whether a zone is signed, and by which keys. */
 export const signingReply = z.object({
