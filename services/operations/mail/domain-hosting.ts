@@ -4,8 +4,8 @@ import type { ExpectedRecord } from "../../core/mail/sender-records.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { findZoneOf } from "../../store/dns/console-zones.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
+import { findZoneOf } from "../../store/dns/zone-names.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 import { zonesAreInOneHand } from "../dns/zone-tenancy.ts";
 

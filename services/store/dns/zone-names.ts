@@ -9,8 +9,9 @@ import type {
   ZoneHolder,
   ZoneMaker,
 } from "../../core/dns/zone-tenancy.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
-import { ZONE_COLUMNS, type Zone, type ZoneRow, zoneName, zoneOf } from "./zones.ts";
+import { type Db, queryRows, StatementValues, type Transaction } from "../../platform/postgres/db.ts";
+import { isInScope } from "./zone-search.ts";
+import { ZONE_COLUMNS, type Zone, type ZoneRow, type ZoneScope, zoneName, zoneOf } from "./zones.ts";
 
 /** So many zones below a new one are warned of by name. */
 const MOST_WARNED = 20;
@@ -229,6 +230,19 @@ export async function findWithParent(db: Db, apex: DomainName): Promise<ZonePair
   if (zone?.name !== zoneName(apex) || !closest) return undefined;
   const { kind, is_served: isServed } = closest;
   return { place: placedZone(zone), above: { ...placedZone(closest), kind, zone: zoneOf(closest), isServed } };
+}
+
+/** The zone that a name lies in, the longest of those that the scope has; no feed and no catalog. */
+export async function findZoneOf(db: Db, scope: ZoneScope, name: DomainName): Promise<Zone | undefined> {
+  const values = new StatementValues();
+  const [row] = await queryRows<ZoneRow>(
+    db,
+    `select ${ZONE_COLUMNS} from zones z join companies c on c.id = z.company_id
+      where z.name = any(${values.add([zoneName(name), ...namesAbove(name)])}::text[]) and ${isInScope(scope, values)}
+      order by octet_length(z.apex) desc limit 1`,
+    values.all,
+  );
+  return row && zoneOf(row);
 }
 
 /** The closest zone at or above a name. */
