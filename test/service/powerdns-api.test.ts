@@ -89,7 +89,13 @@ describe("PowerDNS's API", () => {
     expect((await pdns("GET", `/localhost/zones/${zone}?rrsets=false`)).body.rrsets).toBeUndefined();
     expect((await pdns("GET", `/localhost/zones/${zone}?rrsets=maybe`)).status).toBe(422);
     const file = await pdns("GET", `/localhost/zones/${zone}/export`);
-    expect(file.body ?? "").toBeDefined();
+    const soa = `ns1.example.net. hostmaster.${zone} ${shown.serial} 10800 3600 604800 3600`;
+    const lines = [
+      `${zone}\t3600\tIN\tSOA\t${soa}\n`,
+      `${zone}\t3600\tIN\tNS\tns1.example.net.\n`,
+      `www.${zone}\t300\tIN\tA\t192.0.2.1\n`,
+    ];
+    expect(file.body).toBe(lines.join(""));
     expect((await pdns("PUT", `/localhost/zones/${zone}`, { kind: "Master" })).status).toBe(204);
     expect((await pdns("GET", `/localhost/zones/${zone}`)).body.kind).toBe("Master");
     expect(

@@ -163,6 +163,6 @@ function showComment({ content, account, modifiedAt }: RrsetComment): z.input<ty
 }
 
 /** The SOA record of a zone. */
-export function soaOfZone({ zone }: PowerdnsZone): ResourceRecord {
+export function soaOfZone({ zone }: Pick<PowerdnsZone, "zone">): ResourceRecord {
   return soaRecord(zone.apex, zone.soa, zone.ttl);
 }

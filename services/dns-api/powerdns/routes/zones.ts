@@ -7,7 +7,7 @@ import { type Refusal, unacceptable } from "../../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../../core/result.ts";
 import type { ZoneTarget } from "../../../operations/dns/zone-changes.ts";
 import { deleteZone } from "../../../operations/dns/zone-deletion.ts";
-import { exportZone, replaceRecords } from "../../../operations/dns/zone-files.ts";
+import { replaceRecords } from "../../../operations/dns/zone-files.ts";
 import { changeRrsets } from "../../../operations/dns/zone-records.ts";
 import { enableSigning } from "../../../operations/dns/zone-signing-switch.ts";
 import { RawReply, type Sharer } from "../../../platform/http/endpoint.ts";
@@ -136,18 +136,16 @@ const reading: MakeEndpoints = ({ db }) => [
     params: zoneParam,
     reply: z.string(),
     replyType: "text/plain",
-    act: async ({ caller, params: { zone_id: domain }, headers }) => {
+    act: async ({ caller, sharer, params: { zone_id: domain }, headers }) => {
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
       const { scope, apex } = target.value;
-      const exported = await exportZone(db, (snapshot) => findZone(snapshot, scope, apex), exportLines);
-      if (!exported) return refuse(zoneDoesNotExist(domain));
       const isJson = headers.accept?.includes("application/json") ?? false;
-      return ok(
-        isJson
-          ? new RawReply("application/json", JSON.stringify({ zone: exported.text }))
-          : new RawReply("text/plain", exported.text),
-      );
+      const contentType = isJson ? "application/json" : "text/plain";
+      return replyFromZone(db, contentType, { sharer, domain }, async function* (snapshot) {
+        const zone = await findZone(snapshot, scope, apex);
+        if (zone) yield* isJson ? exportJson(snapshot, zone) : exportLines(snapshot, zone);
+      });
     },
   }),
 ];
@@ -157,15 +155,19 @@ function checkTruth(name: string, value: string | undefined): Refusal | undefine
   return unacceptable("pdns-parameter", { name, value: value.slice(0, 40) });
 }
 
-async function exportLines(snapshot: Db, zone: Zone): Promise<string> {
-  let text = "";
+async function* exportJson(snapshot: Db, zone: Zone): AsyncGenerator<string> {
+  yield '{"zone":"';
+  for await (const lines of exportLines(snapshot, zone)) yield JSON.stringify(lines).slice(1, -1);
+  yield '"}';
+}
+
+async function* exportLines(snapshot: Db, zone: Zone): AsyncGenerator<string> {
   const line = (record: Parameters<typeof contentOf>[0]) => {
     const [rrset] = rrsetsOf([record], new Map());
     return `${rrset!.name}\t${record.ttl}\tIN\t${rrset!.type}\t${contentOf(record)}\n`;
   };
-  text += line(soaOfZone({ zone, settings: { kind: "", soaEditApi: "", metadata: {} } }));
-  for await (const page of recordPages(snapshot, zone.id)) text += page.map(line).join("");
-  return text;
+  yield line(soaOfZone({ zone }));
+  for await (const page of recordPages(snapshot, zone.id)) yield page.map(line).join("");
 }
 
 /** A zone as it is: a large one piece by piece. */
