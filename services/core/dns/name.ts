@@ -123,6 +123,16 @@ export function parentOf(name: DomainName): DomainName | undefined {
   return name.labelCount === 0 ? undefined : ancestorOf(name, name.labelCount - 1);
 }
 
+/**
+ * The name itself and those above it, the closest first.
+ * @param end a name above it, which is left out: the root unless given
+ */
+export function withAncestors(name: DomainName, end: DomainName = ROOT): DomainName[] {
+  return Array.from({ length: name.labelCount - end.labelCount }, (_, above) =>
+    ancestorOf(name, name.labelCount - above),
+  );
+}
+
 /** The ancestor that has `labelCount` labels: the name itself when it has that many. */
 export function ancestorOf(name: DomainName, labelCount: number): DomainName {
   if (labelCount >= name.labelCount) return name;

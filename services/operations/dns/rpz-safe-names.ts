@@ -1,4 +1,4 @@
-import { type DomainName, labelsOf, nameFromLabels, parentOf, parseDomainName } from "../../core/dns/name.ts";
+import { type DomainName, labelsOf, nameFromLabels, parseDomainName, withAncestors } from "../../core/dns/name.ts";
 import { showRpzRecord } from "../../core/dns/rpz/rules.ts";
 import { SafeNames } from "../../core/dns/rpz/safe-names.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
@@ -59,7 +59,7 @@ async function findCoveringRules(transaction: Transaction, feed: Zone, name: Dom
       exact.push(own.value);
       found.push(...(await readRecordsBelow(transaction, feed.id, own.value, MOST_RULES_BELOW)));
     }
-    for (let above = parentOf(name); above && above.labelCount > 0; above = parentOf(above)) {
+    for (const above of withAncestors(name).slice(1)) {
       const wildcard = within([ASTERISK, ...labelsOf(above)]);
       if (wildcard.ok) exact.push(wildcard.value);
     }

@@ -2,8 +2,17 @@ import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
 import { rrsetKey } from "../../core/dns/record.ts";
 import { type Db, queryRows, StatementValues, type Transaction } from "../../platform/postgres/db.ts";
 import { inTransaction } from "../transactions.ts";
-import { isInScope, searchZoneNames } from "./zone-search.ts";
-import { type ListPosition, ZONE_COLUMNS, type Zone, type ZoneRow, type ZoneScope, zoneName, zoneOf } from "./zones.ts";
+import { searchZoneNames } from "./zone-search.ts";
+import {
+  isInScope,
+  type ListPosition,
+  ZONE_COLUMNS,
+  type Zone,
+  type ZoneRow,
+  type ZoneScope,
+  zoneName,
+  zoneOf,
+} from "./zones.ts";
 
 /** What PowerDNS's API keeps with a zone beside its records. */
 export interface PowerdnsSettings {
