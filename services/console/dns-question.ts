@@ -1,13 +1,11 @@
 import { randomInt } from "node:crypto";
-import { decodeMessage, encodeMessage, type Message, type Question } from "../core/dns/message.ts";
+import { decodeMessage, encodeMessage, type Message, type Question, UDP_PAYLOAD_OCTETS } from "../core/dns/message.ts";
 import type { DomainName } from "../core/dns/name.ts";
 import { CLASS, OPCODE, RCODE } from "../core/dns/rr-types.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { HostPort } from "../platform/config/config-values.ts";
 import { exchangeTcp, exchangeUdp } from "../platform/lookups/dns-exchange.ts";
 
-/** DNS flag day 2020: what passes everywhere without fragments. */
-const UDP_OCTETS = 1_232;
 const PATIENCE = { timeoutMs: 3_000 };
 
 /** An answer as it came over the wire. */
@@ -31,7 +29,7 @@ export async function askServer(
     answers: [],
     authorities: [],
     additionals: [],
-    edns: { udpPayloadSize: UDP_OCTETS, version: 0, dnssecOk: dnssec, options: [] },
+    edns: { udpPayloadSize: UDP_PAYLOAD_OCTETS, version: 0, dnssecOk: dnssec, options: [] },
   };
   const octets = encodeMessage(query);
   const byUdp = read(await exchangeUdp(server, octets, PATIENCE), query);

@@ -79,6 +79,13 @@ export function nameFromStoredWire(octets: Uint8Array): DomainName {
   return name.value;
 }
 
+/** As {@link nameFromStoredWire}, of a name that was stored in presentation format. */
+export function nameFromStoredText(text: string): DomainName {
+  const name = parseDomainName(text);
+  if (!name.ok) throw new Error(`stored name ${text} is corrupt: ${name.error.message}`);
+  return name.value;
+}
+
 /** Presentation format, absolute with the final dot, with escapes where a master file needs them. */
 export function formatDomainName(name: DomainName): string {
   return name.labelCount === 0 ? "." : formatLabels(name, name.labelCount);

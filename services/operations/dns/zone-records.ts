@@ -15,6 +15,7 @@ import {
   type ZoneEdits,
 } from "../../core/dns/zone-edit.ts";
 import { alteredTargets, findWarnings, signatureWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
+import { addToGroup } from "../../core/groups.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Sentence } from "../../core/sentences.ts";
@@ -254,10 +255,6 @@ function byOwner(
   records: readonly ResourceRecord[],
 ): Map<string, readonly ResourceRecord[]> {
   const grouped = new Map<string, ResourceRecord[]>(names.map(({ key }) => [key, []]));
-  for (const record of records) {
-    const siblings = grouped.get(record.owner.key);
-    if (siblings) siblings.push(record);
-    else grouped.set(record.owner.key, [record]);
-  }
+  for (const record of records) addToGroup(grouped, record.owner.key, record);
   return grouped;
 }

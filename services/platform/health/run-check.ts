@@ -4,7 +4,7 @@ import { request as requestHttps } from "node:https";
 import { connect, isIP, type Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { HealthCheck } from "../../core/dns/follow/health-check.ts";
-import { decodeMessage, encodeMessage } from "../../core/dns/message.ts";
+import { decodeMessage, encodeMessage, UDP_PAYLOAD_OCTETS } from "../../core/dns/message.ts";
 import { parseDomainName, sameName } from "../../core/dns/name.ts";
 import { CLASS, OPCODE, RCODE, typeCode } from "../../core/dns/rr-types.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
@@ -25,7 +25,6 @@ const MOST_BODY_OCTETS = 64 * 1_024;
 /** No greeting is longer (RFC 5321 §4.5.3.1.5 allows 512 octets a line). */
 const MOST_GREETING_OCTETS = 4_096;
 const DAY_MS = 86_400_000;
-const UDP_PAYLOAD_OCTETS = 1_232;
 
 /** Looks at a member once, by its address alone. Whatever the far side does is told as a fault. */
 export async function runCheck(check: HealthCheck, place: CheckedPlace): Promise<Fault> {

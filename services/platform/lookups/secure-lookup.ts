@@ -1,7 +1,7 @@
 import { randomInt } from "node:crypto";
 import { getServers } from "node:dns";
 import { readRrsig } from "../../core/dns/dnssec/rrsig.ts";
-import { decodeMessage, encodeMessage, type Message } from "../../core/dns/message.ts";
+import { decodeMessage, encodeMessage, type Message, UDP_PAYLOAD_OCTETS } from "../../core/dns/message.ts";
 import { type DomainName, formatDomainName, parseDomainName, sameName } from "../../core/dns/name.ts";
 import { CLASS, OPCODE, RCODE, TYPE } from "../../core/dns/rr-types.ts";
 import type { HostPort } from "../config/config-values.ts";
@@ -28,8 +28,6 @@ export type LookUpSecurely = (name: string, type: number) => Promise<SecureAnswe
 const DNS_PORT = 53;
 const TIMEOUT_MS = 2_500;
 const TRIES = 2;
-/** What passes without fragments (RFC 9715). */
-const UDP_PAYLOAD_OCTETS = 1_232;
 
 /**
  * Look-ups that tell whether the answer was validated. The path to the resolver has to be trusted: it is one of our own,

@@ -1,6 +1,7 @@
 import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
+import { addToGroup } from "../../core/groups.ts";
 import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { copyIn } from "../copy-in.ts";
 
@@ -140,11 +141,7 @@ export async function readRecordsBelowEach(
   );
   const below = new Map<string, StoredRecord[]>();
   for (const [id, owner, type, ttl, rdata, place] of rows) {
-    const { key } = names[place - 1]!;
-    const record = recordOf([id, owner, type, ttl, rdata]);
-    const others = below.get(key);
-    if (others) others.push(record);
-    else below.set(key, [record]);
+    addToGroup(below, names[place - 1]!.key, recordOf([id, owner, type, ttl, rdata]));
   }
   return below;
 }
