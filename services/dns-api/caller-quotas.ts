@@ -54,7 +54,7 @@ export class CallerQuotas {
     const allowed = await Promise.all(holders.map(async (one) => (await this.#limitsOf(one)).changes_per_minute));
     const now = this.#clock.nowMs();
     const minutes = holders.map((holder) => this.#minuteOf(holder.key, now));
-    // Who is refused counts for nobody: a company over its own limit takes nothing of its reseller's.
+    // A refused change is counted neither for the company nor for the reseller: who is over the one limit uses up nothing of the other.
     const full = minutes.findIndex(({ changes }, index) => changes >= (allowed[index] ?? Number.POSITIVE_INFINITY));
     if (full < 0) {
       for (const minute of minutes) minute.changes += 1;

@@ -1,7 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { storedName } from "../core/dns/follow/follower.ts";
-import { type DomainName, formatRelative } from "../core/dns/name.ts";
+import { type DomainName, formatRelative, nameFromStoredText } from "../core/dns/name.ts";
 import type { ResourceRecord } from "../core/dns/record.ts";
 import { TYPE } from "../core/dns/rr-types.ts";
 import { decodeSoaRdata } from "../core/dns/soa.ts";
@@ -84,7 +83,7 @@ function* previewPieces(
 function followersMember({ followers }: Difference, apex: DomainName): string {
   if (!followers) return "";
   const show = ({ owner, kind, definition }: JournalFollower) => ({
-    ...{ name: formatRelative(storedName(owner), apex), kind },
+    ...{ name: formatRelative(nameFromStoredText(owner), apex), kind },
     ...definition,
   });
   return `,"followers":${JSON.stringify({ deleted: followers.deleted.map(show), added: followers.added.map(show) })}`;

@@ -1,5 +1,7 @@
 import { z } from "zod";
+import type { ZoneChanged } from "../operations/dns/zone-changes.ts";
 import { MOST_SECONDS } from "../operations/dns/zone-soa.ts";
+import { warnings, withWarnings } from "../platform/http/problem.ts";
 
 export { tellSentence, toldSentence, warnings, withWarnings } from "../platform/http/problem.ts";
 
@@ -40,3 +42,13 @@ export const secondsInPath = digits.pipe(seconds);
 export const serialInPath = digits.pipe(serial);
 
 export const domainParam = z.object({ domain: z.string() });
+
+/** What every change of records, aliases and pools replies with. */
+export const serialReply = z.object({ serial: z.int(), warnings });
+
+export function showChange(
+  { zone, warnings: found }: Pick<ZoneChanged, "zone" | "warnings">,
+  headers: Parameters<typeof withWarnings>[1],
+) {
+  return { serial: zone.soa.serial, ...withWarnings(found, headers) };
+}

@@ -1,4 +1,5 @@
 import { Counts } from "../core/counts.ts";
+import { addToGroup } from "../core/groups.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { type Result, refuse } from "../core/result.ts";
 
@@ -117,9 +118,7 @@ export class FairTurns {
 
   #wait(client: string, group: string): Promise<void> {
     return new Promise((proceed) => {
-      const others = this.#waiting.get(client);
-      if (others) others.push({ group, proceed });
-      else this.#waiting.set(client, [{ group, proceed }]);
+      addToGroup(this.#waiting, client, { group, proceed });
     });
   }
 

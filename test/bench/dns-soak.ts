@@ -5,8 +5,8 @@
 import { randomFillSync } from "node:crypto";
 import { parseArgs } from "node:util";
 import * as dnsPacket from "dns-packet";
+import { UDP_PAYLOAD_OCTETS } from "../../services/core/dns/message.ts";
 import { Client } from "../../services/dns-server/message/client.ts";
-import { UDP_PAYLOAD_OCTETS } from "../../services/dns-server/message/edns.ts";
 import { DEFER, DROP } from "../../services/dns-server/pipeline.ts";
 import { settledMemory } from "../support/settled-memory.ts";
 import { pipelineOn, zoneDatabaseOf } from "../unit/dns-server/test-zone-database.ts";

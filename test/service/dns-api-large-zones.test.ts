@@ -1,6 +1,7 @@
 import { type IncomingMessage, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { callApi } from "../support/api-client.ts";
 import { type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
 import { processorMs } from "../support/processor-time.ts";
 import { eventually } from "../support/stack.ts";
@@ -50,6 +51,16 @@ test("its list and its file are streamed, whole and in order, and the file goes 
   expect(back.body).toMatchObject({ records: RECORDS + 1, serial: 3 });
   const again = await api.call("GET", "/api/v1/zone_file/large.example.org");
   expect(again.text).toBe(out.text.replace(" 2 7200 ", " 3 7200 "));
+});
+
+test("PowerDNS's export of it is streamed, as text and as JSON", async () => {
+  const path = "/api/v1/servers/localhost/zones/large.example.org./export";
+  const exportAs = (accept: string) =>
+    callApi("GET", `${api.url}${path}`, { "X-API-Key": "acme-api-key-0001", Accept: accept });
+  const [text, json] = [await exportAs("text/plain"), await exportAs("application/json")];
+  expect([text.headers["transfer-encoding"], json.headers["transfer-encoding"]]).toEqual(["chunked", "chunked"]);
+  expect(text.body.match(/\n/g)).toHaveLength(RECORDS + 2);
+  expect(json.body).toEqual({ zone: text.body });
 });
 
 test("a client that goes away in the middle leaves no transaction behind", async () => {

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { callApi } from "../support/api-client.ts";
 import { RESELLER_ONE, type RunningApi, startApiWithCompany } from "../support/dns-api.ts";
 
@@ -88,7 +89,13 @@ describe("PowerDNS's API", () => {
     expect((await pdns("GET", `/localhost/zones/${zone}?rrsets=false`)).body.rrsets).toBeUndefined();
     expect((await pdns("GET", `/localhost/zones/${zone}?rrsets=maybe`)).status).toBe(422);
     const file = await pdns("GET", `/localhost/zones/${zone}/export`);
-    expect(file.body ?? "").toBeDefined();
+    const soa = `ns1.example.net. hostmaster.${zone} ${shown.serial} 10800 3600 604800 3600`;
+    const lines = [
+      `${zone}\t3600\tIN\tSOA\t${soa}\n`,
+      `${zone}\t3600\tIN\tNS\tns1.example.net.\n`,
+      `www.${zone}\t300\tIN\tA\t192.0.2.1\n`,
+    ];
+    expect(file.body).toBe(lines.join(""));
     expect((await pdns("PUT", `/localhost/zones/${zone}`, { kind: "Master" })).status).toBe(204);
     expect((await pdns("GET", `/localhost/zones/${zone}`)).body.kind).toBe("Master");
     expect(
@@ -250,6 +257,70 @@ describe("PowerDNS's API", () => {
     expect((await patch(zone, { name, type: "A", changetype: "DELETE" })).status).toBe(204);
     expect((await patch(zone, replace(name, "A", ["192.0.2.1"]))).status).toBe(204);
     expect((await rrset(zone, name, "A")).comments).toEqual([]);
+  });
+
+  test("changes RRsets with their comments, or neither", async () => {
+    const zone = await newZone();
+    const name = `www.${zone}`;
+    const comments = [{ content: "kept", account: "me", modified_at: 11_112 }];
+    const given = { ...replace(name, "A", ["192.0.2.1"]), comments };
+    const whole = async () => {
+      const { rrsets } = (await pdns("GET", `/localhost/zones/${zone}`)).body;
+      return { rrsets: [...rrsets, given] };
+    };
+    const serial = async () => (await pdns("GET", `/localhost/zones/${zone}`)).body.serial;
+    const before = await serial();
+    const all = await whole();
+    await api.database.db.raw(`create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$;
+                      create trigger refuse before insert on rrset_comments execute function refuse()`);
+    expect(await patch(zone, given)).toMatchObject({ status: 500 });
+    expect(await pdns("PUT", `/localhost/zones/${zone}`, all)).toMatchObject({ status: 500 });
+    await api.database.db.raw("drop function refuse cascade");
+    expect([await rrset(zone, name, "A"), await serial()]).toEqual([undefined, before]);
+    expect(await pdns("PUT", `/localhost/zones/${zone}`, all)).toMatchObject({ status: 204 });
+    expect(await rrset(zone, name, "A")).toMatchObject({ comments, records: [{ content: "192.0.2.1" }] });
+    // Refused for its record, a change leaves the comments as they were as well.
+    const clash = { ...replace(name, "CNAME", ["elsewhere.example.net."]), comments: [] };
+    expect(await patch(zone, { ...replace(name, "A", ["192.0.2.2"]), comments: [] }, clash)).toMatchObject({
+      status: 422,
+    });
+    expect(await rrset(zone, name, "A")).toMatchObject({ comments, records: [{ content: "192.0.2.1" }] });
+  });
+
+  test("puts the comments of several RRsets in place, each in its order", async () => {
+    const zone = await newZone();
+    const comment = (content: string) => ({ content, account: "", modified_at: 11_112 });
+    const given = (name: string, ...texts: string[]) => ({
+      ...replace(`${name}.${zone}`, "A", ["192.0.2.1"]),
+      comments: texts.map(comment),
+    });
+    expect((await patch(zone, given("a", "1", "2", "3"), given("b", "4"), given("c", "5"))).status).toBe(204);
+    const extended = { ...given("c", "6"), changetype: "EXTEND" };
+    const again = { ...given("c", "7", "8"), changetype: "EXTEND" };
+    const gone = { name: `b.${zone}`, type: "A", changetype: "DELETE" };
+    expect((await patch(zone, gone, extended, again)).status).toBe(204);
+    expect((await patch(zone, replace(`b.${zone}`, "A", ["192.0.2.1"]))).status).toBe(204);
+    const kept = async (name: string) => (await rrset(zone, `${name}.${zone}`, "A")).comments;
+    expect([await kept("a"), await kept("b"), await kept("c")]).toEqual([
+      ["1", "2", "3"].map(comment),
+      [],
+      ["7", "8"].map(comment),
+    ]);
+  });
+
+  test("makes large changes by few statements", async () => {
+    const zone = await newZone();
+    const names = Array.from({ length: 300 }, (_, index) => `n${index}.${zone}`);
+    await patch(zone, ...names.map((name) => replace(`below.${name}`, "A", ["192.0.2.1"])));
+    const query = vi.spyOn(pg.Client.prototype, "query");
+    expect((await patch(zone, ...names.map((name) => replace(name, "NS", ["ns.example.net."])))).status).toBe(204);
+    const ofCuts = query.mock.calls.length;
+    query.mockClear();
+    const gone = names.map((name) => ({ name: `below.${name}`, type: "A", changetype: "DELETE" }));
+    expect((await patch(zone, ...gone)).status).toBe(204);
+    const ofDeletions = query.mock.calls.length;
+    query.mockRestore();
+    expect([ofCuts, ofDeletions].every((statements) => statements < 60)).toBe(true);
   });
 
   test.each<[string, object, string]>([

@@ -1,7 +1,7 @@
 import { invalidField, type Refusal } from "../refusal.ts";
 import { ok, type Result, refuse } from "../result.ts";
 import { formatAddressBlock, parseAddressBlock, readAddressBlock } from "./address-block.ts";
-import { ancestorOf, type DomainName, MAX_NAME_OCTETS } from "./name.ts";
+import { type DomainName, MAX_NAME_OCTETS, withAncestors } from "./name.ts";
 import { formatPattern, leastOctetsOfBoth, matchesPattern, type NamePattern, readPattern } from "./name-pattern.ts";
 import { POLICY_VERBS, type PolicyVerb, RECORD_VERBS, type RecordVerb } from "./policy-verbs.ts";
 import { isMetaType, typeCode, typeMnemonic } from "./rr-types.ts";
@@ -135,9 +135,7 @@ export interface Permissions {
 
 /** @param type null: of any type, so that a list of types does not count */
 export function permissionsFor(policy: AccessPolicy, owner: DomainName, type: number | null): Permissions {
-  const isInZone = Array.from({ length: owner.labelCount }, (_, labels) => ancestorOf(owner, labels + 1)).some((apex) =>
-    coversZone(policy, apex),
-  );
+  const isInZone = withAncestors(owner).some((apex) => coversZone(policy, apex));
   const refused = !isInZone
     ? "zones"
     : !coversName(policy, owner)

@@ -5,7 +5,7 @@ import { type Sentence, sentence } from "../sentences.ts";
 import { readBlockText } from "./address-block.ts";
 import { isForMany, parseIpAddress } from "./ip-address.ts";
 import { formatDomainName, parseDomainName } from "./name.ts";
-import type { TsigAlgorithm } from "./tsig.ts";
+import { MAC_OCTETS, type TsigAlgorithm } from "./tsig.ts";
 
 /** An ACL as somebody writes it down. */
 export interface AclInput {
@@ -33,13 +33,7 @@ export interface TsigKeyParts {
 }
 
 /** Octets of a new key: as many as the algorithm's output has (RFC 2104 §3). */
-const SECRET_OCTETS: { readonly [algorithm in TsigAlgorithm]: number } = {
-  "hmac-sha1": 20,
-  "hmac-sha224": 28,
-  "hmac-sha256": 32,
-  "hmac-sha384": 48,
-  "hmac-sha512": 64,
-};
+const SECRET_OCTETS: { readonly [algorithm in TsigAlgorithm]: number } = MAC_OCTETS;
 
 /** What one ACL may name of each kind. */
 const MOST_ENTRIES = { blocks: 1_000, zones: 1_000, notify: 20 } as const;

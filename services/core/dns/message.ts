@@ -7,6 +7,9 @@ import { CLASS, TYPE } from "./rr-types.ts";
 import { WireReader } from "./wire-reader.ts";
 import { WireWriter } from "./wire-writer.ts";
 
+/** Largest UDP message that passes everywhere without fragments (DNS flag day 2020, RFC 9715). */
+export const UDP_PAYLOAD_OCTETS = 1_232;
+
 /** The header's flag bits (RFC 1035 §4.1.1, RFC 4035 §3). */
 export interface HeaderFlags {
   readonly qr: boolean;

@@ -79,6 +79,13 @@ export function nameFromStoredWire(octets: Uint8Array): DomainName {
   return name.value;
 }
 
+/** As {@link nameFromStoredWire}, of a name that was stored in presentation format. */
+export function nameFromStoredText(text: string): DomainName {
+  const name = parseDomainName(text);
+  if (!name.ok) throw new Error(`stored name ${text} is corrupt: ${name.error.message}`);
+  return name.value;
+}
+
 /** Presentation format, absolute with the final dot, with escapes where a master file needs them. */
 export function formatDomainName(name: DomainName): string {
   return name.labelCount === 0 ? "." : formatLabels(name, name.labelCount);
@@ -121,6 +128,16 @@ export function isSubdomain(name: DomainName, ancestor: DomainName): boolean {
 /** The name without its first label; undefined for the root. */
 export function parentOf(name: DomainName): DomainName | undefined {
   return name.labelCount === 0 ? undefined : ancestorOf(name, name.labelCount - 1);
+}
+
+/**
+ * The name itself and those above it, the closest first.
+ * @param end a name above it, which is left out: the root unless given
+ */
+export function withAncestors(name: DomainName, end: DomainName = ROOT): DomainName[] {
+  return Array.from({ length: name.labelCount - end.labelCount }, (_, above) =>
+    ancestorOf(name, name.labelCount - above),
+  );
 }
 
 /** The ancestor that has `labelCount` labels: the name itself when it has that many. */

@@ -1,3 +1,4 @@
+import { groupBy } from "../groups.ts";
 import { type Refusal, unacceptable } from "../refusal.ts";
 import { ok, type Result, refuse } from "../result.ts";
 import { type Sentence, sentence } from "../sentences.ts";
@@ -40,13 +41,7 @@ export function editsOfRrsets(
   changes: readonly RrsetChange[],
 ): Result<RecordEdits, Refusal> {
   const lines = new Map<string, Line>();
-  const stored = new Map<string, StoredRecord[]>();
-  for (const record of current) {
-    const key = rrsetKey(record.owner, record.type);
-    const rrset = stored.get(key);
-    if (rrset) rrset.push(record);
-    else stored.set(key, [record]);
-  }
+  const stored = groupBy(current, ({ owner, type }) => rrsetKey(owner, type));
   for (const change of changes) {
     const key = rrsetKey(change.owner, change.type);
     const line = lines.get(key) ?? lineOf(stored.get(key) ?? [], change);

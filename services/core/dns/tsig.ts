@@ -8,7 +8,7 @@ import { WireWriter } from "./wire-writer.ts";
 export { findTsig, type TsigRecord } from "./tsig-record.ts";
 
 /** Octets of the MAC by algorithm (RFC 8945 §6); hmac-md5 is not offered. */
-const MAC_OCTETS = {
+export const MAC_OCTETS = {
   "hmac-sha1": 20,
   "hmac-sha224": 28,
   "hmac-sha256": 32,

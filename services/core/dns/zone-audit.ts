@@ -1,4 +1,4 @@
-import { ancestorOf, type DomainName, formatDomainName, nameSortKey } from "./name.ts";
+import { type DomainName, formatDomainName, nameSortKey, withAncestors } from "./name.ts";
 import { isPublicSuffix } from "./public-suffix.ts";
 import { judgePair, type PlacedZone } from "./zone-tenancy.ts";
 
@@ -58,10 +58,7 @@ function judgeStanding(above: AuditedZone, below: AuditedZone, isClosest: boolea
 /** Whether the lower zone is, or lies below, one that its reseller had when the upper one was made. */
 function wasFirst({ apex, predecessors }: AuditedZone, { apex: name, resellerId }: AuditedZone): boolean {
   if (resellerId === null || predecessors.size === 0) return false;
-  const names = Array.from({ length: name.labelCount - apex.labelCount }, (_, up) =>
-    ancestorOf(name, name.labelCount - up),
-  );
-  return names.some((root) => predecessors.has(notedName(root, resellerId)));
+  return withAncestors(name, apex).some((root) => predecessors.has(notedName(root, resellerId)));
 }
 
 function startsWith(key: Uint8Array, prefix: Uint8Array): boolean {

@@ -43,6 +43,8 @@ export interface RecordEdits {
   readonly deletionIds: readonly number[];
 }
 
+export const NO_RECORD_EDITS: RecordEdits = { creations: [], modifications: [], deletionIds: [] };
+
 /** What is to be written: rows to delete, to overwrite and to add. */
 export interface RecordRows {
   readonly deletedIds: readonly number[];

@@ -3,6 +3,7 @@ import { isIP } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Counter, Gauge } from "prom-client";
 import { Counts } from "../../core/counts.ts";
+import { addToGroup } from "../../core/groups.ts";
 import type { Sentence } from "../../core/sentences.ts";
 import type { Clock } from "../../platform/clock.ts";
 import { followPolicy } from "../../platform/config/follow-policy.ts";
@@ -217,9 +218,7 @@ export class HealthChecker {
   #put(run: Run, atMs: number): void {
     // Never before its time, or the same place in time would come next.
     const slot = Math.max(Math.ceil(atMs / TICK_MS), this.#lastSlot + 1);
-    const runs = this.#slots.get(slot);
-    if (runs) runs.push(run);
-    else this.#slots.set(slot, [run]);
+    addToGroup(this.#slots, slot, run);
   }
 
   async #tickOn(): Promise<void> {

@@ -121,13 +121,11 @@ export class ZoneDeriver {
   /** One zone that cannot be changed must not keep all others as they are. */
   async #deriveZone(due: readonly DueFollower[]): Promise<void> {
     const { context, observe, allowed, onOtherProbes } = this.#options;
-    const { db, keyRing, clock, announcer, zoneTurns } = context;
+    const { db, keyRing, clock, announcer } = context;
     const [{ apex }] = due as [DueFollower];
     const name = zoneName(apex);
     try {
-      const { zone, turned, hasOtherProbes } = await zoneTurns.run(apex.key, () =>
-        deriveFollowers(db, due, { signer: { keyRing, clock }, allowed }),
-      );
+      const { zone, turned, hasOtherProbes } = await deriveFollowers(db, due, { signer: { keyRing, clock }, allowed });
       if (hasOtherProbes) onOtherProbes();
       for (const { probe, state } of turned) {
         const { member, address, name: pool } = probe;

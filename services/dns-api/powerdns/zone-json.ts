@@ -4,6 +4,7 @@ import { formatRdata } from "../../core/dns/rdata/rdata.ts";
 import { type ResourceRecord, rrsetKey } from "../../core/dns/record.ts";
 import { TYPE, typeMnemonic } from "../../core/dns/rr-types.ts";
 import { soaRecord } from "../../core/dns/soa.ts";
+import { groupBy } from "../../core/groups.ts";
 import type { PowerdnsZone, RrsetComment } from "../../store/dns/powerdns-zones.ts";
 
 const recordJson = z.object({ content: z.string(), disabled: z.boolean() });
@@ -148,14 +149,7 @@ export function rrsetsOf(
 
 /** The remarks of a zone by their RRset. */
 export function commentsByRrset(comments: readonly RrsetComment[]): ReadonlyMap<string, readonly RrsetComment[]> {
-  const grouped = new Map<string, RrsetComment[]>();
-  for (const comment of comments) {
-    const key = rrsetKey(comment.owner, comment.type);
-    const others = grouped.get(key);
-    if (others) others.push(comment);
-    else grouped.set(key, [comment]);
-  }
-  return grouped;
+  return groupBy(comments, ({ owner, type }) => rrsetKey(owner, type));
 }
 
 function showComment({ content, account, modifiedAt }: RrsetComment): z.input<typeof commentJson> {
@@ -163,6 +157,6 @@ function showComment({ content, account, modifiedAt }: RrsetComment): z.input<ty
 }
 
 /** The SOA record of a zone. */
-export function soaOfZone({ zone }: PowerdnsZone): ResourceRecord {
+export function soaOfZone({ zone }: Pick<PowerdnsZone, "zone">): ResourceRecord {
   return soaRecord(zone.apex, zone.soa, zone.ttl);
 }

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { FollowerKind } from "../../core/dns/follow/follower.ts";
 import { type FollowerEdits, followerUnknown, NO_FOLLOWER_EDITS } from "../../core/dns/follow/follower-edits.ts";
+import { NO_RECORD_EDITS } from "../../core/dns/zone-edit.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { drainMember } from "../../operations/dns/pool-drain.ts";
@@ -26,7 +27,7 @@ import {
   showPool,
 } from "../follower-json.ts";
 import { weightOfJson } from "../large-work.ts";
-import { domainParam, tellSentence, toldSentence, warnings, withWarnings } from "../schemas.ts";
+import { domainParam, serialReply, showChange, tellSentence, toldSentence } from "../schemas.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 
 const id = z
@@ -35,14 +36,12 @@ const id = z
   .transform(Number);
 const aliasParam = domainParam.extend({ alias_id: id });
 const poolParam = domainParam.extend({ pool_id: id });
-const serialReply = z.object({ serial: z.int(), warnings });
 const deletedReply = serialReply.extend({ msg: z.literal("deleted") });
 const batchReply = serialReply.extend({ created: z.array(z.int()) });
 const memberFields = z.object({ member: z.string().max(64, "not-longer-than-characters") });
 const poolChanges = poolBatch.shape.modify.unwrap().element.omit({ pool_id: true });
 
 const EVENTS_SHOWN = 100;
-const NO_EDITS = { creations: [], modifications: [], deletionIds: [] };
 
 const verdict = z.object({ node: z.string(), up: z.boolean(), since: z.string(), reason: toldSentence.nullable() });
 const poolState = poolReply.extend({
@@ -310,7 +309,7 @@ function edit(
   return changeAndAnnounce(context, caller, domain, async (target, now) => {
     const followers = read({ apex: target.apex, allowed: context.followAllow });
     if (!followers.ok) return followers;
-    return changeRecords(context.db, target, { ...NO_EDITS, followers: followers.value }, now);
+    return changeRecords(context.db, target, { ...NO_RECORD_EDITS, followers: followers.value }, now);
   });
 }
 
@@ -325,8 +324,4 @@ async function remove(
   return changed.ok ? ok({ msg: "deleted" as const, ...showChange(changed.value, headers) }) : changed;
 }
 
-type Headers = Parameters<typeof withWarnings>[1];
-
-function showChange({ zone, warnings: found }: ZoneChanged, headers: Headers) {
-  return { serial: zone.soa.serial, ...withWarnings(found, headers) };
-}
+type Headers = Parameters<typeof showChange>[1];

@@ -2,7 +2,13 @@ import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
 import { FOLLOWED_TYPES } from "../../core/dns/follow/follower.ts";
 import { mayRead, type Token } from "../../core/dns/token.ts";
-import type { Modification, RecordDraft, RecordEdits, StoredRecord, ZoneEdits } from "../../core/dns/zone-edit.ts";
+import {
+  type Modification,
+  NO_RECORD_EDITS,
+  type RecordDraft,
+  type StoredRecord,
+  type ZoneEdits,
+} from "../../core/dns/zone-edit.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result } from "../../core/result.ts";
 import type { ZoneChanged } from "../../operations/dns/zone-changes.ts";
@@ -15,7 +21,7 @@ import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.
 import { aliasBatch, keepsCheck, poolBatch, readFollowerBatch } from "../follower-json.ts";
 import { weightOfJson } from "../large-work.ts";
 import { readModification, readRecord, recordChanges, recordFields, recordReply, showRecord } from "../record-json.ts";
-import { atSerial, domainParam, warnings, withWarnings } from "../schemas.ts";
+import { atSerial, domainParam, serialReply, showChange } from "../schemas.ts";
 import { replyFromZone } from "../zone-reply.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 
@@ -26,13 +32,11 @@ const recordParam = domainParam.extend({
     .regex(/^[1-9]\d{0,14}$/, "record-number-form")
     .transform(Number),
 });
-const serialReply = z.object({ serial: z.int(), warnings });
 const changedReply = serialReply.extend({ rr_id: z.int() });
 const batchReply = serialReply.extend({
   created: z.array(z.int()),
   created_followers: z.array(z.int()).optional().meta({ description: "of aliases and pools, in the order of both" }),
 });
-const NO_EDITS: RecordEdits = { creations: [], modifications: [], deletionIds: [] };
 
 /** Changes of many records, aliases and pools that come into force together. */
 export const batchFields = z.object({
@@ -81,7 +85,7 @@ const editing: MakeEndpoints = (context) => [
     act: async ({ caller, params, fields, headers }) => {
       const changed = await edit(context, caller, params.domain, (apex) => {
         const draft = readRecord(fields, apex);
-        return draft.ok ? ok({ ...NO_EDITS, creations: [draft.value] }) : draft;
+        return draft.ok ? ok({ ...NO_RECORD_EDITS, creations: [draft.value] }) : draft;
       });
       if (!changed.ok) return changed;
       return ok({ rr_id: changed.value.createdIds[0] as number, ...showChange(changed.value, headers) });
@@ -112,7 +116,7 @@ const editing: MakeEndpoints = (context) => [
     act: async ({ caller, params: { domain, rr_id }, fields, headers }) => {
       const changed = await edit(context, caller, domain, (apex) => {
         const modification = readModification(rr_id, fields, apex);
-        return modification.ok ? ok({ ...NO_EDITS, modifications: [modification.value] }) : modification;
+        return modification.ok ? ok({ ...NO_RECORD_EDITS, modifications: [modification.value] }) : modification;
       });
       return changed.ok ? ok({ rr_id, ...showChange(changed.value, headers) }) : changed;
     },
@@ -124,7 +128,7 @@ const editing: MakeEndpoints = (context) => [
     params: recordParam,
     reply: serialReply.extend({ msg: z.literal("deleted") }),
     act: async ({ caller, params: { domain, rr_id }, headers }) => {
-      const changed = await edit(context, caller, domain, () => ok({ ...NO_EDITS, deletionIds: [rr_id] }));
+      const changed = await edit(context, caller, domain, () => ok({ ...NO_RECORD_EDITS, deletionIds: [rr_id] }));
       return changed.ok ? ok({ msg: "deleted" as const, ...showChange(changed.value, headers) }) : changed;
     },
   }),
@@ -171,10 +175,6 @@ function showBatch(changed: ZoneChanged, fields: z.output<typeof batchFields>, h
   const { createdIds, followerIds } = changed;
   const followers = (fields.alias || fields.pool) && { created_followers: [...followerIds] };
   return { ...showChange(changed, headers), created: [...createdIds], ...followers };
-}
-
-function showChange({ zone, warnings: found }: ZoneChanged, headers: IncomingHttpHeaders) {
-  return { serial: zone.soa.serial, ...withWarnings(found, headers) };
 }
 
 /** The records that a token may read; all of them where there is none. */

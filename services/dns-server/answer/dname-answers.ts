@@ -1,11 +1,10 @@
+import { MAX_NAME_OCTETS } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { HEADER_OCTETS } from "../message/query.ts";
 import type { Response } from "../message/response.ts";
 import { RECORD_FIXED_OCTETS } from "../zone-database/layout.ts";
 import type { LookupName } from "../zone-database/lookup-name.ts";
 import type { ZoneDatabaseReader } from "../zone-database/reader.ts";
-
-const MAX_NAME_OCTETS = 255;
 
 /** What a redirection comes to where it leads to no target. */
 export const REDIRECTION = {

@@ -2,6 +2,7 @@ import type pg from "pg";
 import { nameSortKey } from "../../core/dns/name.ts";
 import { decodeRecords } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
+import { groupBy } from "../../core/groups.ts";
 import { type JournalEntry, readJournal, readRecordsAt, type ZoneRecord } from "../../store/dns/published-zones.ts";
 import type { ZoneState } from "../../store/dns/zone-states.ts";
 import { CorruptRecordError } from "../zone-database/stored-rrset.ts";
@@ -128,15 +129,4 @@ function namesIn(zone: ZoneState, entries: readonly JournalEntry[]): ChangedName
 
 function placeOf(owner: Uint8Array): string {
   return Buffer.from(nameSortKey(owner)).toString("latin1");
-}
-
-function groupBy<K, V>(values: readonly V[], keyOf: (value: V) => K): Map<K, V[]> {
-  const groups = new Map<K, V[]>();
-  for (const value of values) {
-    const key = keyOf(value);
-    const group = groups.get(key);
-    if (group) group.push(value);
-    else groups.set(key, [value]);
-  }
-  return groups;
 }

@@ -1,11 +1,8 @@
-import { domainNameFromWire, formatDomainName } from "../../core/dns/name.ts";
+import { domainNameFromWire, formatDomainName, MAX_LABEL_OCTETS, MAX_NAME_OCTETS } from "../../core/dns/name.ts";
 import type { ZoneState } from "../../store/dns/zone-states.ts";
 import { LOWER_CASE } from "../zone-database/layout.ts";
 import { CorruptRecordError } from "../zone-database/stored-rrset.ts";
 
-/** RFC 1035 §2.3.4. */
-const MAX_NAME_OCTETS = 255;
-const MAX_LABEL_OCTETS = 63;
 /** Of a SOA, behind its names: five numbers (RFC 1035 §3.3.13). */
 const SOA_NUMBER_OCTETS = 20;
 

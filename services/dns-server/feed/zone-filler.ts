@@ -1,9 +1,7 @@
+import { MAX_NAME_OCTETS } from "../../core/dns/name.ts";
 import { NameDraft } from "../zone-database/name-draft.ts";
 import { type CompiledRecord, CorruptRecordError } from "../zone-database/stored-rrset.ts";
 import { isBelowApex, isSameName } from "./stored-names.ts";
-
-/** RFC 1035 §2.3.4. */
-const MAX_NAME_OCTETS = 255;
 
 /** What takes the names of a zone, as `ZoneDatabaseWriter` does. */
 export interface NameBuilder {

@@ -1,9 +1,9 @@
 import type { RemoteInfo } from "node:dgram";
 import { isIPv6 } from "node:net";
 import { UDPServer } from "dns2";
+import { UDP_PAYLOAD_OCTETS } from "../../core/dns/message.ts";
 import type { HostPort } from "../../platform/config/config-values.ts";
 import { Client } from "../message/client.ts";
-import { UDP_PAYLOAD_OCTETS } from "../message/edns.ts";
 import { DEFER, DROP, type Pipeline } from "../pipeline.ts";
 import type { AuthorisedResponder } from "../transfer/authorised-responder.ts";
 import { MAX_DEFERRED } from "./udp-worker-messages.ts";

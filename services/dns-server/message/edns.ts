@@ -1,11 +1,10 @@
+import { UDP_PAYLOAD_OCTETS } from "../../core/dns/message.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { type Client, TRANSPORT } from "./client.ts";
 import { COOKIE_OCTETS, type Cookies } from "./cookies.ts";
 import { EDNS_OPTION, type Query } from "./query.ts";
 import { type Response, SECTION } from "./response.ts";
 
-/** Largest UDP response that we send and take (DNS flag day 2020). */
-export const UDP_PAYLOAD_OCTETS = 1232;
 /** What a client without EDNS takes (RFC 1035 §4.2.1). */
 export const PLAIN_UDP_OCTETS = 512;
 export const TCP_MESSAGE_OCTETS = 65_535;

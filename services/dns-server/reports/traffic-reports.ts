@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type DomainName, parentOf } from "../../core/dns/name.ts";
+import type { DomainName } from "../../core/dns/name.ts";
 import { WireReader } from "../../core/dns/wire-reader.ts";
 import type { Clock } from "../../platform/clock.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
@@ -64,7 +64,7 @@ export function startTrafficReports({ db, clock, observe, statistics: shared }: 
   /** Each sample stands for as many queries as there were to a sample. */
   async function countZones(names: readonly DomainName[], queries: number): Promise<Record<string, number>> {
     if (names.length === 0) return {};
-    const zoneOf = await zonesOfNames(db, names, ancestorsOf);
+    const zoneOf = await zonesOfNames(db, names);
     const counts = new Map<string, number>();
     for (const { key } of names) {
       const zone = zoneOf.get(key);
@@ -112,10 +112,4 @@ function nameIn(row: Int32Array, slot: number): DomainName | undefined {
   const start = row.byteOffset + SAMPLE.START + slot * SAMPLE.OCTETS;
   // A copy: names are kept, and threads go on writing.
   return new WireReader(new Uint8Array(row.buffer, start, SAMPLE.OCTETS).slice()).name();
-}
-
-function ancestorsOf(name: DomainName): DomainName[] {
-  const ancestors: DomainName[] = [];
-  for (let one: DomainName | undefined = name; one && one.labelCount > 0; one = parentOf(one)) ancestors.push(one);
-  return ancestors;
 }

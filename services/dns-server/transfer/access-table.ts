@@ -1,6 +1,7 @@
 import { type AddressBlock, readAddressBlock } from "../../core/dns/address-block.ts";
-import { type DomainName, nameFromStoredWire, parseDomainName } from "../../core/dns/name.ts";
+import { type DomainName, nameFromStoredText, nameFromStoredWire } from "../../core/dns/name.ts";
 import type { TsigKey } from "../../core/dns/tsig.ts";
+import { groupBy } from "../../core/groups.ts";
 import { splitHostPort } from "../../platform/config/config-values.ts";
 import type { RestrictedZone, TransferAccess, TransferGrant } from "../../store/dns/transfer-access.ts";
 import type { Client } from "../message/client.ts";
@@ -44,7 +45,8 @@ export class AccessTable {
       });
     this.version = version;
     this.#keys = new Map(orNote(keys, ({ name }) => `TSIG key ${name}`, tsigKey).map((key) => [key.name.key, key]));
-    this.#grants = groupGrants(orNote(grants, nameOfGrant, (grant) => this.#grantOf(grant)));
+    const readGrants = orNote(grants, nameOfGrant, (grant) => this.#grantOf(grant));
+    this.#grants = groupBy(readGrants, ({ resellerId }) => resellerId);
     // Nobody can ask for a zone whose name cannot be read.
     const guarded = orNote(restricted, nameOfRestricted, (zone) => [nameFromStoredWire(zone.apex).key, zone] as const);
     this.#restricted = new Map(guarded.map(([apex, { resellerIds }]) => [apex, resellerIds]));
@@ -89,13 +91,13 @@ export class AccessTable {
 
   /** @throws when a part of it cannot be read */
   #grantOf({ resellerId, blocks, keyName, zones, notify }: TransferGrant): Grant {
-    const key = keyName === null ? undefined : this.#keys.get(storedName(keyName).key);
+    const key = keyName === null ? undefined : this.#keys.get(nameFromStoredText(keyName).key);
     if (keyName !== null && key === undefined) throw new Error(`its TSIG key ${keyName} cannot be read`);
     return {
       resellerId,
       blocks: blocks.map(storedBlock),
       key,
-      zones: zones && new Set(zones.map((name) => storedName(name).key)),
+      zones: zones && new Set(zones.map((name) => nameFromStoredText(name).key)),
       notify: notify.map(splitHostPort),
     };
   }
@@ -111,31 +113,15 @@ interface Grant {
 }
 
 function tsigKey(stored: TransferAccess["keys"][number]): TsigKey {
-  return { name: storedName(stored.name), algorithm: stored.algorithm, secret: stored.secret };
+  return { name: nameFromStoredText(stored.name), algorithm: stored.algorithm, secret: stored.secret };
 }
 
 const nameOfGrant = ({ name, resellerId }: TransferGrant) => `ACL ${name} of reseller ${resellerId}`;
 
 const nameOfRestricted = ({ apex }: RestrictedZone) => `the feed or catalog named ${Buffer.from(apex).toString("hex")}`;
 
-function groupGrants(grants: readonly Grant[]): Map<string, Grant[]> {
-  const groups = new Map<string, Grant[]>();
-  for (const grant of grants) {
-    const group = groups.get(grant.resellerId);
-    if (group) group.push(grant);
-    else groups.set(grant.resellerId, [grant]);
-  }
-  return groups;
-}
-
 function storedBlock(text: string): AddressBlock {
   const block = readAddressBlock(text);
   if (!block.ok) throw new Error(block.error.message);
   return block.value;
-}
-
-function storedName(text: string): DomainName {
-  const name = parseDomainName(text);
-  if (!name.ok) throw new Error(`stored name ${text} is corrupt: ${name.error.message}`);
-  return name.value;
 }

@@ -1,3 +1,4 @@
+import { UDP_PAYLOAD_OCTETS } from "../../core/dns/message.ts";
 import { formatDomainName } from "../../core/dns/name.ts";
 import { OPCODE, RCODE } from "../../core/dns/rr-types.ts";
 import { serialIsAhead } from "../../core/dns/serial.ts";
@@ -12,7 +13,7 @@ import {
 } from "../../store/dns/transfer-differences.ts";
 import type { Authority } from "../answer/authority.ts";
 import { type Client, TRANSPORT } from "../message/client.ts";
-import { PLAIN_UDP_OCTETS, TCP_MESSAGE_OCTETS, UDP_PAYLOAD_OCTETS } from "../message/edns.ts";
+import { PLAIN_UDP_OCTETS, TCP_MESSAGE_OCTETS } from "../message/edns.ts";
 import { DROP, type Pipeline } from "../pipeline.ts";
 import type { UpdateQueue } from "../update/update-queue.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";

@@ -1,7 +1,7 @@
+import { UDP_PAYLOAD_OCTETS } from "../../core/dns/message.ts";
 import { isSubdomain } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { CLASS, TYPE } from "../../core/dns/rr-types.ts";
-import { UDP_PAYLOAD_OCTETS } from "../message/edns.ts";
 import { HEADER_OCTETS } from "../message/query.ts";
 import { EMBEDDED_NAMES, NODE, RECORD_FIXED_OCTETS, ZONE, zoneWord } from "../zone-database/layout.ts";
 import type { MemorySegment } from "../zone-database/memory.ts";

@@ -116,7 +116,7 @@ export class UpdateQueue {
         this.#options.db,
         clients.map((client) => this.#withTimes(client)),
       );
-      // The answer that took least says most of it.
+      // The later the answer arrives, the smaller the difference: the largest one is the closest to the truth.
       this.#databaseAheadMs = Math.max(this.#databaseAheadMs, at.getTime() - performance.now());
       for (const [index, client] of clients.entries()) this.#take(client, queued[index]!);
       // An answer may be there before it is known here what was waited for.

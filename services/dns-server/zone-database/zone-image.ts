@@ -12,10 +12,10 @@ import type { ZoneDatabaseWriter } from "./writer.ts";
  * record. It comes in parts of whole words in the machine's own order, none of which ends within a node.
  *
  *     first part    how the zone denies: kind, octets of the salt, iterations, the salt, padding to a word
- *     node          layout.ts, `NODE`; what refers to other places of the memory, or comes by itself, is 0
+ *     node          layout.ts, `NODE`; what refers to other places of the memory, or is set anew there, is 0
  *
  * The apex is the first node; those of the index come next, in its order, so that it is made anew without a search. Nodes
- * without records are left out: they come by themselves.
+ * without records are left out: the zone database makes them with the names below them.
  */
 const DENIAL_HEAD = { KIND: 0, SALT_OCTETS: 1, ITERATIONS: 2, SALT: 3 } as const;
 const DENIAL_KINDS = ["none", "nsec", "nsec3"] as const;
@@ -23,7 +23,7 @@ const DENIAL_KINDS = ["none", "nsec", "nsec3"] as const;
 const PART_OCTETS = 2 ** 16;
 /** From so many octets on a block copy pays for itself. */
 const LONG_OCTETS = 96;
-/** Flags that come by themselves. */
+/** Flags that the zone database sets anew when a node is put in. */
 const FOUND_ANEW = FLAG.WILDCARD_CHILD | FLAG.CHANGE;
 
 /** The part of an image that is being made. */
@@ -184,7 +184,7 @@ export class ZoneImageDraft {
     if (this.#part.isFullFor(size >> 2)) this.#onPart(this.#part.take());
     const start = this.#part.add(size >> 2);
     const { words, octets } = this.#part;
-    // Padding is 0, as are the words that come by themselves.
+    // Padding is 0, as are the words that the zone database sets when the node is put in.
     words.fill(0, start, start + NODE.NAME + nameWords);
     words.fill(0, start + (octetsInUse >> 2) - tailWords - 1, start + (size >> 2));
     words[start + NODE.FLAGS] = flags | (rrsets.count << FLAG_BITS);

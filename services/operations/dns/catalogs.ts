@@ -1,4 +1,4 @@
-import { type DomainName, labelsOf, nameFromLabels } from "../../core/dns/name.ts";
+import { type DomainName, labelsOf, MAX_NAME_OCTETS, nameFromLabels } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { addSerial } from "../../core/dns/serial.ts";
@@ -33,7 +33,7 @@ const SCHEMA_VERSION = "2";
 const MOST_CATALOGS = 10;
 
 /** What leaves room for the labels of a member: `z`, the digits of an id, and `zones`. */
-const MOST_APEX_OCTETS = 255 - (1 + 1 + 19) - (1 + 5);
+const MOST_APEX_OCTETS = MAX_NAME_OCTETS - (1 + 1 + 19) - (1 + 5);
 
 /**
  * Makes a catalog zone (RFC 9432) that lists the reseller's active zones.

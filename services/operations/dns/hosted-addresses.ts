@@ -1,5 +1,5 @@
 import { formatIpAddress } from "../../core/dns/ip-address.ts";
-import { type DomainName, domainNameFromWire, labelsOf, nameFromLabels, parentOf } from "../../core/dns/name.ts";
+import { type DomainName, domainNameFromWire, labelsOf, nameFromLabels, withAncestors } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -68,11 +68,7 @@ async function recordsFor(
   zone: EnclosingZone,
   name: DomainName,
 ): Promise<StoredRecord[] | "elsewhere" | undefined> {
-  const path = [name];
-  for (let at = name; at.key !== zone.apex.key; ) {
-    at = parentOf(at)!;
-    path.push(at);
-  }
+  const path = [...withAncestors(name, zone.apex), zone.apex];
   const wildcards = path.slice(1).flatMap((above) => wildcardBelow(above) ?? []);
   const records = await readRecordsAt(db, zone.id, [...path, ...wildcards]);
   const at = ({ key }: DomainName) => records.filter(({ owner }) => owner.key === key);

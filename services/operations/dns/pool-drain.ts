@@ -1,5 +1,6 @@
 import type { PoolDefinition } from "../../core/dns/follow/follower.ts";
 import { type FollowerEdits, NO_FOLLOWER_EDITS } from "../../core/dns/follow/follower-edits.ts";
+import { NO_RECORD_EDITS } from "../../core/dns/zone-edit.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -31,5 +32,5 @@ export function drainMember(
     },
   };
   const followers = { ...NO_FOLLOWER_EDITS, modifications: [modification] };
-  return changeRecords(db, target, { creations: [], modifications: [], deletionIds: [], followers }, now);
+  return changeRecords(db, target, { ...NO_RECORD_EDITS, followers }, now);
 }

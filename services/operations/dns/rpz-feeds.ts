@@ -1,4 +1,4 @@
-import type { DomainName } from "../../core/dns/name.ts";
+import { type DomainName, MAX_NAME_OCTETS } from "../../core/dns/name.ts";
 import { RPZ_TTL_SECONDS } from "../../core/dns/rpz/rules.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { nextSerial } from "../../core/dns/serial.ts";
@@ -27,7 +27,7 @@ const DAY_SECONDS = 86_400;
 const EXPIRE_SECONDS = 30 * DAY_SECONDS;
 
 /** What leaves room for the longest trigger of an address: a prefix, eight words, and `rpz-client-ip`. */
-const MOST_APEX_OCTETS = 255 - (1 + 3) - 8 * (1 + 4) - (1 + 13);
+const MOST_APEX_OCTETS = MAX_NAME_OCTETS - (1 + 3) - 8 * (1 + 4) - (1 + 13);
 
 /**
  * Adds a feed without rules: SOA, and the NS that every zone has to have and no consumer looks at. It is the operator's

@@ -1,4 +1,4 @@
-import { type DomainName, labelsOf, nameFromLabels, parentOf, parseDomainName } from "../../core/dns/name.ts";
+import { type DomainName, labelsOf, nameFromLabels, nameFromStoredText, withAncestors } from "../../core/dns/name.ts";
 import { showRpzRecord } from "../../core/dns/rpz/rules.ts";
 import { SafeNames } from "../../core/dns/rpz/safe-names.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
@@ -22,7 +22,7 @@ const NSDNAME = Buffer.from("rpz-nsdname");
 const MOST_RULES_BELOW = 1_000_000;
 
 export async function readSafeNames(db: Db): Promise<SafeNames> {
-  return new SafeNames((await listSafeNames(db)).map(storedName));
+  return new SafeNames((await listSafeNames(db)).map(nameFromStoredText));
 }
 
 /** Makes a name safe. Rules of any feed that cover it, or names below it, are removed: nothing blocks it from now on. */
@@ -59,7 +59,7 @@ async function findCoveringRules(transaction: Transaction, feed: Zone, name: Dom
       exact.push(own.value);
       found.push(...(await readRecordsBelow(transaction, feed.id, own.value, MOST_RULES_BELOW)));
     }
-    for (let above = parentOf(name); above && above.labelCount > 0; above = parentOf(above)) {
+    for (const above of withAncestors(name).slice(1)) {
       const wildcard = within([ASTERISK, ...labelsOf(above)]);
       if (wildcard.ok) exact.push(wildcard.value);
     }
@@ -72,10 +72,4 @@ async function findCoveringRules(transaction: Transaction, feed: Zone, name: Dom
 
 function triggersOf(records: readonly StoredRecord[], feed: Zone): string[] {
   return [...new Set(records.map((record) => showRpzRecord(record, feed.apex).trigger))];
-}
-
-function storedName(text: string): DomainName {
-  const name = parseDomainName(text);
-  if (!name.ok) throw new Error(`stored name ${text} is corrupt: ${name.error.message}`);
-  return name.value;
 }

@@ -60,6 +60,8 @@ export interface ZoneTarget {
   readonly admitMuch?: (size: ZoneSize) => void;
   /** Asked under the zone's lock, before all of the zone is gone over. Throws where that is not to happen here. */
   readonly admitWhole?: (zone: ZoneSize) => void;
+  /** Writes what is kept beside the zone's records, in the transaction of the change: both are written, or neither. */
+  readonly alsoWrite?: (db: Db, zoneId: number) => Promise<void>;
 }
 
 /** What a change comes to, from the zone as it was read; without `change` all stays as it is. */
@@ -125,7 +127,10 @@ async function changeWithinQuotas(
     const planned = withoutNothing(await plan(on));
     if (!planned.ok) return planned;
     const { zone, change, touchesSoa, warnings, leftOut } = planned.value;
-    if (!change) return ok({ zone, createdIds: [], followerIds: [], warnings, changed: false });
+    if (!change) {
+      await target.alsoWrite?.(on, zone.id);
+      return ok({ zone, createdIds: [], followerIds: [], warnings, changed: false });
+    }
     const barred =
       target.token && judgeChange(target.token, zone, { ...change, touchesSoa, difference: withFollowed(change) });
     if (barred) return refuse(barred);
@@ -208,7 +213,7 @@ function checkRecords(db: Db, { quotas }: ZoneTarget, zone: Zone, { rows }: Zone
   return isAsked ? checkRecordsOfChange(db, zone.id, rows.created.length) : Promise.resolve(undefined);
 }
 
-/** {@link writeChange}, which with another change may not close a circle of followers either. */
+/** {@link writeChange} and what goes with it, which with another change may not close a circle of followers either. */
 async function writeGuarded(
   db: Db,
   zone: Zone,
@@ -216,11 +221,13 @@ async function writeGuarded(
   target: ZoneTarget,
 ): Promise<WrittenChange | undefined> {
   const { followers } = change;
-  if (!followers || !(await leadsElsewhere(db, zone, followers))) return writeChange(db, zone, change, target);
+  const mayCloseCircle = followers !== undefined && (await leadsElsewhere(db, zone, followers));
+  if (!mayCloseCircle && !target.alsoWrite) return writeChange(db, zone, change, target);
   try {
     return await db.transaction(async (transaction) => {
       const written = await writeChange(transaction, zone, change, target);
-      if (written) await guardCircles(transaction, followers);
+      if (written) await target.alsoWrite?.(transaction, zone.id);
+      if (written && mayCloseCircle) await guardCircles(transaction, followers);
       return written;
     });
   } catch (error) {

@@ -5,7 +5,7 @@ import type { Binding, Db, Transaction } from "../../platform/postgres/db.ts";
 import { stirFollowersInZones } from "../../store/dns/followers.ts";
 import { charge } from "../../store/dns/quotas.ts";
 import { readHeld } from "../../store/dns/zone-usage.ts";
-import { deleteZonesWhere, listZonesWhere, lockZones, zoneDoesNotExist, zoneName } from "../../store/dns/zones.ts";
+import { deleteZonesWhere, findZone, listZonesWhere, lockZones, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
 import { findHostedParent, withdrawDs } from "./dnssec-hosted-parent.ts";
 import type { ZoneSigner } from "./zone-signing.ts";
@@ -24,13 +24,9 @@ export function deleteZone(
   { scope, apex, domain, signer }: Omit<SigningTarget, "actor">,
 ): Promise<Result<ZonesDeleted, Refusal>> {
   return inTransaction(db, async (transaction) => {
-    const deleted = await deleteZones(
-      transaction,
-      "name = $1 and reseller_id = coalesce($2, reseller_id) and company_id = coalesce($3, company_id)",
-      [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
-      signer,
-    );
-    return deleted.zoneIds.length === 0 ? refuse(zoneDoesNotExist(domain)) : ok(deleted);
+    const zone = await findZone(transaction, scope, apex);
+    const deleted = zone && (await deleteZonesById(transaction, [zone.id], signer));
+    return deleted && deleted.zoneIds.length > 0 ? ok(deleted) : refuse(zoneDoesNotExist(domain));
   });
 }
 

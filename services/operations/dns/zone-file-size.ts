@@ -1,4 +1,4 @@
-import type { DomainName } from "../../core/dns/name.ts";
+import { type DomainName, MAX_NAME_OCTETS } from "../../core/dns/name.ts";
 import { measureZoneFile, type ZoneFileSize } from "../../core/dns/zone-file/size.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -31,12 +31,10 @@ export function measureReplacement(
     const size = await measureWithin(db, zone, { apex, text, replaced: zone });
     if (!size.ok || quotas !== "look") return size;
     // What the zone has is on the wire no more than this; the difference is at least what is beyond.
-    const wireOctets = zone.octets + zone.records * MOST_NAME_OCTETS;
+    const wireOctets = zone.octets + zone.records * MAX_NAME_OCTETS;
     return size.value.leastWireOctets - wireOctets > MOST_JOURNAL_OCTETS ? refuse(TOO_LARGE_TO_SHOW) : size;
   });
 }
-
-const MOST_NAME_OCTETS = 255;
 
 /** What is said of a change that no history could hold. */
 export const TOO_LARGE_TO_SHOW: Refusal = unacceptable("change-too-large");

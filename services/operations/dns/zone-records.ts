@@ -15,18 +15,19 @@ import {
   type ZoneEdits,
 } from "../../core/dns/zone-edit.ts";
 import { alteredTargets, findWarnings, signatureWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
+import { addToGroup } from "../../core/groups.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { readRecordsAt, readRecordsBelow, readRecordsPointingTo } from "../../store/dns/records.ts";
+import { readRecordsAt, readRecordsBelowEach, readRecordsPointingTo } from "../../store/dns/records.ts";
 import { measureExcerpt, readExcerpt, readLargeExcerpt, type ZoneExcerpt } from "../../store/dns/zone-excerpts.ts";
 import { type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { changeZone, judgeSerial, type ZoneChanged, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
 import { checkPlaces, planFollowers } from "./zone-followers.ts";
 
-/** So many records below a new zone cut are enough to warn of them. */
-const RECORDS_BELOW = 10;
+/** So many records below a new zone cut are enough to warn of them, and so many below all that one change makes. */
+const RECORDS_BELOW = { each: 10, together: 10_000 };
 
 /** So many records that point to what is no target any more are enough. */
 const RECORDS_POINTING = 20;
@@ -217,8 +218,7 @@ export async function warningsOf(
   const { names, subtrees } = surroundingsOf(zone.apex, what.changed, what.mname);
   const unread = names.filter(({ key }) => !what.known.has(key));
   const around = byOwner(unread, await readRecordsAt(db, zone.id, unread));
-  const below = new Map<string, ResourceRecord[]>();
-  for (const name of subtrees) below.set(name.key, await readRecordsBelow(db, zone.id, name, RECORDS_BELOW));
+  const below = await readRecordsBelowEach(db, zone.id, subtrees, RECORDS_BELOW);
   const stored = await readRecordsPointingTo(db, zone.id, what.targets ?? [], RECORDS_POINTING);
   const pointing = stored.filter(({ id }) => !what.rewritten?.has(id));
   const view = {
@@ -255,10 +255,6 @@ function byOwner(
   records: readonly ResourceRecord[],
 ): Map<string, readonly ResourceRecord[]> {
   const grouped = new Map<string, ResourceRecord[]>(names.map(({ key }) => [key, []]));
-  for (const record of records) {
-    const siblings = grouped.get(record.owner.key);
-    if (siblings) siblings.push(record);
-    else grouped.set(record.owner.key, [record]);
-  }
+  for (const record of records) addToGroup(grouped, record.owner.key, record);
   return grouped;
 }

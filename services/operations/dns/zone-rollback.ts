@@ -1,5 +1,6 @@
-import { type Follower, storedName } from "../../core/dns/follow/follower.ts";
+import type { Follower } from "../../core/dns/follow/follower.ts";
 import { followersBetween } from "../../core/dns/follow/follower-edits.ts";
+import { nameFromStoredText } from "../../core/dns/name.ts";
 import { type ResourceRecord, readRecords } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { nextSerial } from "../../core/dns/serial.ts";
@@ -108,9 +109,9 @@ async function undoVersions(
 }
 
 function undoFollowers(followers: Map<string, Follower>, change: JournalFollowers | null): void {
-  for (const { owner } of change?.added ?? []) followers.delete(storedName(owner).key);
+  for (const { owner } of change?.added ?? []) followers.delete(nameFromStoredText(owner).key);
   for (const { owner, ...definition } of change?.deleted ?? []) {
-    const name = storedName(owner);
+    const name = nameFromStoredText(owner);
     followers.set(name.key, { owner: name, ...definition } as Follower);
   }
 }

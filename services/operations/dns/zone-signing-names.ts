@@ -5,6 +5,7 @@ import type { SigningView } from "../../core/dns/dnssec/signature-plan.ts";
 import { type DomainName, isSubdomain, nameSortKey, sameName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import type { StoredRecord, ZoneChange } from "../../core/dns/zone-edit.ts";
+import { addToGroup } from "../../core/groups.ts";
 import type { Steps } from "../../core/steps.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
@@ -167,9 +168,7 @@ class TouchedZone {
     if (this.tree.size > MOST_NAMES) return false;
     for (const some of inParts(unread)) {
       for (const record of await readRecordsAt(db, this.#zoneId, some)) {
-        const siblings = this.#before.get(record.owner.key);
-        if (siblings) siblings.push(record);
-        else this.#before.set(record.owner.key, [record]);
+        addToGroup(this.#before, record.owner.key, record);
         if (!this.#moved.has(record.id)) this.#addAfter(record);
       }
     }
@@ -193,9 +192,7 @@ class TouchedZone {
   }
 
   #addAfter(record: ResourceRecord): void {
-    const siblings = this.#after.get(record.owner.key);
-    if (siblings) siblings.push(record);
-    else this.#after.set(record.owner.key, [record]);
+    addToGroup(this.#after, record.owner.key, record);
   }
 }
 

@@ -6,6 +6,7 @@ import { type ResourceRecord, rrsetKey } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { soaRecord } from "../../core/dns/soa.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
+import { addToGroup } from "../../core/groups.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { signingPolicy } from "../../platform/config/dnssec-policy.ts";
 import type { LookUpDs } from "../../platform/lookups/ds-lookup.ts";
@@ -111,10 +112,7 @@ async function renew(
   );
   const rrsets = new Map([[rrsetKey(zone.apex, TYPE.SOA), [soa]]]);
   for (const record of [...(await readRecordsAt(db, zone.id, owners)), ...derived]) {
-    const key = rrsetKey(record.owner, record.type);
-    const rrset = rrsets.get(key);
-    if (rrset) rrset.push(record);
-    else rrsets.set(key, [record]);
+    addToGroup(rrsets, rrsetKey(record.owner, record.type), record);
   }
   const covered = ({ owner, rdata }: ResourceRecord) => rrsetKey(owner, readRrsig(rdata).typeCovered);
   const renewed = new Set([rrsetKey(zone.apex, TYPE.SOA), ...ending.map(covered)]);

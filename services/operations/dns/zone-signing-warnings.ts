@@ -1,4 +1,4 @@
-import { ancestorOf, type DomainName, formatDomainName, isSubdomain, sameName } from "../../core/dns/name.ts";
+import { type DomainName, formatDomainName, isSubdomain, sameName, withAncestors } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { isForZone } from "../../core/dns/token.ts";
 import type { ZoneHolder } from "../../core/dns/zone-tenancy.ts";
@@ -45,7 +45,7 @@ export async function warnOfDelegation(
   apex: DomainName,
   above: Pick<Zone, "id" | "apex" | "signed">,
 ): Promise<Sentence[]> {
-  const records = await readRecordsAt(db, above.id, [above.apex, ...namesBetween(above.apex, apex)]);
+  const records = await readRecordsAt(db, above.id, [above.apex, ...withAncestors(apex, above.apex)]);
   const isSigned =
     above.signed || records.some(({ type, owner }) => type === TYPE.DNSKEY && sameName(owner, above.apex));
   const isCut = records.some(({ type, owner }) => type === TYPE.NS && !sameName(owner, above.apex));
@@ -68,10 +68,10 @@ async function warnOfChildren(
   isKnown: (below: HostedZone) => boolean,
 ): Promise<Sentence[]> {
   const children = closestTo(await listZonesBelow(db, apex, MOST_LOOKED_AT)).filter(isKnown);
-  const names = new Map(children.flatMap((child) => namesBetween(apex, child.apex)).map((name) => [name.key, name]));
+  const names = new Map(children.flatMap((child) => withAncestors(child.apex, apex)).map((name) => [name.key, name]));
   const records = await readRecordsAt(db, id, [...names.values()]);
   const cuts = new Set(records.filter(({ type }) => type === TYPE.NS).map(({ owner }) => owner.key));
-  const isDelegated = (child: HostedZone) => namesBetween(apex, child.apex).some(({ key }) => cuts.has(key));
+  const isDelegated = (child: HostedZone) => withAncestors(child.apex, apex).some(({ key }) => cuts.has(key));
   return children.filter((child) => !isDelegated(child)).map((child) => notDelegated(child.apex, apex));
 }
 
@@ -83,13 +83,6 @@ function closestTo(below: readonly HostedZone[]): HostedZone[] {
     if (!last || !isSubdomain(zone.apex, last.apex)) closest.push(zone);
   }
   return closest;
-}
-
-/** The names at which a zone may delegate what a lower one is, or lies below. */
-function namesBetween(above: DomainName, below: DomainName): DomainName[] {
-  return Array.from({ length: below.labelCount - above.labelCount }, (_, up) =>
-    ancestorOf(below, below.labelCount - up),
-  );
 }
 
 function notDelegated(apex: DomainName, above: DomainName): Sentence {

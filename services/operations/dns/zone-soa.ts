@@ -59,12 +59,12 @@ export function checkSoaNames({ mname, rname }: Pick<SoaRdata, "mname" | "rname"
   return undefined;
 }
 
-/** What is wrong with a SOA: its names, or times that are longer than the API takes. */
-export function checkSoa(soa: SoaRdata): Sentence | undefined {
+/** What is wrong with a SOA, or its TTL where that is given: its names, or times that are longer than the API takes. */
+export function checkSoa(soa: SoaRdata, ttl = 0): Sentence | undefined {
   const names = checkSoaNames(soa);
   if (names?.kind === "invalid-field") return sentence("of-a-part", { part: names.field, reason: names.reason });
   const { refresh, retry, expire, minimum } = soa;
-  const long = Object.entries({ refresh, retry, expire, minimum }).find(([, seconds]) => seconds > MOST_SECONDS);
+  const long = Object.entries({ refresh, retry, expire, minimum, ttl }).find(([, seconds]) => seconds > MOST_SECONDS);
   return long && sentence("of-a-part", { part: long[0], reason: sentence("not-above", { most: MOST_SECONDS }) });
 }
 

@@ -1,17 +1,16 @@
 import { RCODE } from "../../core/dns/rr-types.ts";
 import { nextSerialAnyway } from "../../core/dns/serial.ts";
-import type { SoaRdata } from "../../core/dns/soa.ts";
 import { judgeAsked } from "../../core/dns/token.ts";
 import { applyUpdate, changesNothing } from "../../core/dns/update/apply-update.ts";
 import { namesOf, ownerOf, typeOf, type UpdateRequest } from "../../core/dns/update/update-request.ts";
 import { editRecords } from "../../core/dns/zone-edit.ts";
-import { invalidField, type Refusal } from "../../core/refusal.ts";
+import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readLargeExcerpt } from "../../store/dns/zone-excerpts.ts";
 import { type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
 import { changeZone, type ZonePlan, type ZoneTarget } from "./zone-changes.ts";
-import { checkSoaNames, MOST_SECONDS } from "./zone-soa.ts";
+import { checkSoa } from "./zone-soa.ts";
 
 /** What an update came to. */
 export interface ZoneUpdated {
@@ -49,7 +48,7 @@ export async function updateZone(
     if (!effect.ok || changesNothing(effect.value)) return ok({ zone, warnings: [] });
     const { edits, soa: wanted } = effect.value;
     const problem = wanted && checkSoa(wanted.rdata, wanted.ttl);
-    if (problem) return refuse(problem);
+    if (problem) return refuse(unacceptable(problem));
     const edited = editRecords(zone, records, edits);
     if (!edited.ok) return edited;
     const { rows, difference } = edited.value;
@@ -59,12 +58,4 @@ export async function updateZone(
   });
   if (!changed.ok) return changed;
   return ok({ rcode, ...(changed.value.changed && { zone: changed.value.zone }) });
-}
-
-function checkSoa(soa: SoaRdata, ttl: number): Refusal | undefined {
-  const { refresh, retry, expire, minimum } = soa;
-  for (const [field, seconds] of Object.entries({ refresh, retry, expire, minimum, ttl })) {
-    if (seconds > MOST_SECONDS) return invalidField(field, "whole-number-of-seconds");
-  }
-  return checkSoaNames(soa);
 }

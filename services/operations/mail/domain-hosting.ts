@@ -1,11 +1,11 @@
-import { ancestorOf, isSubdomain, parseDomainName } from "../../core/dns/name.ts";
+import { isSubdomain, parseDomainName, withAncestors } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import type { ExpectedRecord } from "../../core/mail/sender-records.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { findZoneOf } from "../../store/dns/console-zones.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
+import { findZoneOf } from "../../store/dns/zone-names.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 import { zonesAreInOneHand } from "../dns/zone-tenancy.ts";
 
@@ -28,10 +28,7 @@ export async function hostingZone({ db }: { readonly db: Db }, domain: string): 
   const name = parseDomainName(domain);
   const zone = name.ok ? await findZoneOf(db, {}, name.value) : undefined;
   if (!name.ok || zone === undefined) return undefined;
-  const depth = name.value.labelCount - zone.apex.labelCount;
-  const belowApex = Array.from({ length: depth }, (_, labels) =>
-    ancestorOf(name.value, name.value.labelCount - labels),
-  );
+  const belowApex = withAncestors(name.value, zone.apex);
   const isDelegated = (await readRecordsAt(db, zone.id, belowApex)).some(({ type }) => type === TYPE.NS);
   return isDelegated ? undefined : zone;
 }

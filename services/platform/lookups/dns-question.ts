@@ -1,13 +1,10 @@
 import { randomInt } from "node:crypto";
-import { decodeMessage, encodeMessage, type Message } from "../../core/dns/message.ts";
+import { decodeMessage, encodeMessage, type Message, UDP_PAYLOAD_OCTETS } from "../../core/dns/message.ts";
 import { type DomainName, sameName } from "../../core/dns/name.ts";
 import { CLASS, OPCODE, RCODE } from "../../core/dns/rr-types.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { HostPort } from "../config/config-values.ts";
 import { exchangeTcp, exchangeUdp } from "./dns-exchange.ts";
-
-/** DNS flag day 2020, RFC 9715: what passes everywhere without fragments. */
-const UDP_PAYLOAD_OCTETS = 1_232;
 
 /** A question of class IN. */
 export interface DnsQuestion {

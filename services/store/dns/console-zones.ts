@@ -1,8 +1,7 @@
-import { type DomainName, nameSortKey, parentOf } from "../../core/dns/name.ts";
+import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { searchZoneNames } from "./zone-search.ts";
-import { findZone, type Zone, type ZoneScope } from "./zones.ts";
 import { LEFT_OUT, type LeftOut } from "./zones-left-out.ts";
 
 /** A zone as the console lists it. */
@@ -59,15 +58,6 @@ export async function searchZones(db: Db, search: ZoneSearch): Promise<FoundZone
     [TYPE.DNSKEY, ids],
   );
   return rows.map(({ crm_id, left_out, ...row }) => ({ ...row, crmId: crm_id, leftOut: left_out }));
-}
-
-/** The zone that a name lies in, the longest of those that the scope has. */
-export async function findZoneOf(db: Db, scope: ZoneScope, name: DomainName): Promise<Zone | undefined> {
-  for (let apex: DomainName | undefined = name; apex !== undefined; apex = parentOf(apex)) {
-    const zone = await findZone(db, scope, apex);
-    if (zone) return zone;
-  }
-  return undefined;
 }
 
 /** Whose zone it is; undefined when it is gone. */

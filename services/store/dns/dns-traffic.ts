@@ -1,6 +1,6 @@
-import type { DomainName } from "../../core/dns/name.ts";
-import { type Db, queryRows } from "../../platform/postgres/db.ts";
-import { type ZoneScope, zoneName } from "./zones.ts";
+import { type DomainName, withAncestors } from "../../core/dns/name.ts";
+import { type Db, queryRows, StatementValues } from "../../platform/postgres/db.ts";
+import { isInScope, type ZoneScope, zoneName } from "./zones.ts";
 
 /** What one server process was asked in some seconds. */
 export interface TrafficReport {
@@ -39,12 +39,8 @@ export async function addTrafficReport(db: Db, report: TrafficReport): Promise<v
 }
 
 /** The zones that names lie in, by `DomainName.key` of the names; the longest where there are several. */
-export async function zonesOfNames(
-  db: Db,
-  names: readonly DomainName[],
-  ancestorsOf: (name: DomainName) => readonly DomainName[],
-): Promise<ReadonlyMap<string, string>> {
-  const candidates = new Map(names.map((name) => [name.key, ancestorsOf(name).map(zoneName)]));
+export async function zonesOfNames(db: Db, names: readonly DomainName[]): Promise<ReadonlyMap<string, string>> {
+  const candidates = new Map(names.map((name) => [name.key, withAncestors(name).map(zoneName)]));
   const rows = await queryRows<{ name: string }>(db, "select name from zones where name = any($1::text[])", [
     [...new Set([...candidates.values()].flat())],
   ]);
@@ -109,35 +105,37 @@ export async function readTraffic(db: Db, now: Date, periods: TrafficPeriods): P
 /** What was asked of the zones of a scope, estimated as the reports are. @param now the moment up to which */
 export async function readZoneTraffic(
   db: Db,
-  { resellerId, companyId }: ZoneScope,
+  scope: ZoneScope,
   now: Date,
   { nowSeconds, lastSeconds, seriesSeconds, stepSeconds, topZones }: TrafficPeriods,
 ): Promise<TrafficSummary> {
   const at = now.toISOString();
-  const scope = [resellerId ?? null, companyId ?? null];
+  const ofRate = new StatementValues(at, nowSeconds);
   const [rate] = await queryRows<{ rate: number | null }>(
     db,
     `select sum(rate)::float8 as rate from (
-       select (select sum(own.queries) from dns_traffic told, ${OWN_ZONES} own
-                where told.source = report.source and told.at > $3::timestamptz - make_interval(secs => $4)
-                  and told.at <= $3) / nullif(sum(report.seconds), 0) as rate
+       select (select sum(own.queries) from dns_traffic told, ${ownZones(scope, ofRate)} own
+                where told.source = report.source and told.at > $1::timestamptz - make_interval(secs => $2)
+                  and told.at <= $1) / nullif(sum(report.seconds), 0) as rate
          from dns_traffic report
-        where at > $3::timestamptz - make_interval(secs => $4) and at <= $3 group by source) each_source`,
-    [...scope, at, nowSeconds],
+        where at > $1::timestamptz - make_interval(secs => $2) and at <= $1 group by source) each_source`,
+    ofRate.all,
   );
+  const ofZones = new StatementValues(at, lastSeconds, topZones);
   const zones = await queryRows<{ name: string; queries: number }>(
     db,
-    `select own.name, round(sum(own.queries))::bigint as queries from dns_traffic told, ${OWN_ZONES} own
-      where told.at > $3::timestamptz - make_interval(secs => $4) group by own.name order by queries desc, name limit $5`,
-    [...scope, at, lastSeconds, topZones],
+    `select own.name, round(sum(own.queries))::bigint as queries from dns_traffic told, ${ownZones(scope, ofZones)} own
+      where told.at > $1::timestamptz - make_interval(secs => $2) group by own.name order by queries desc, name limit $3`,
+    ofZones.all,
   );
+  const ofSeries = new StatementValues(stepSeconds, at, seriesSeconds);
   const series = await queryRows<{ at: Date; rate: number }>(
     db,
-    `select to_timestamp(floor(extract(epoch from told.at) / $3::float8) * $3::float8) as at,
-            coalesce(sum(own.queries), 0)::float8 / $3::float8 as rate
-       from dns_traffic told left join ${OWN_ZONES} own on true
-      where told.at > $4::timestamptz - make_interval(secs => $5) group by 1 order by 1`,
-    [...scope, stepSeconds, at, seriesSeconds],
+    `select to_timestamp(floor(extract(epoch from told.at) / $1::float8) * $1::float8) as at,
+            coalesce(sum(own.queries), 0)::float8 / $1::float8 as rate
+       from dns_traffic told left join ${ownZones(scope, ofSeries)} own on true
+      where told.at > $2::timestamptz - make_interval(secs => $3) group by 1 order by 1`,
+    ofSeries.all,
   );
   return {
     queriesPerSecond: rate?.rate ?? 0,
@@ -147,7 +145,9 @@ export async function readZoneTraffic(
   };
 }
 
-/** What a report `told` tells of the zones of a scope: two bindings, reseller and company. */
-const OWN_ZONES = `lateral (
-  select z.name, value::numeric as queries from jsonb_each_text(told.zones) join zones z on z.name = key
-   where z.reseller_id = coalesce($1, z.reseller_id) and z.company_id = coalesce($2, z.company_id))`;
+/** What a report `told` tells of the customers' zones of a scope. */
+function ownZones(scope: ZoneScope, values: StatementValues): string {
+  return `lateral (
+    select z.name, value::numeric as queries from jsonb_each_text(told.zones) join zones z on z.name = key
+     where z.kind = 'primary' and ${isInScope(scope, values)})`;
+}

@@ -1,6 +1,6 @@
 import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
-import { type Db, queryRows } from "../../platform/postgres/db.ts";
-import { type ZoneScope, zoneName } from "./zones.ts";
+import { type Db, queryRows, StatementValues } from "../../platform/postgres/db.ts";
+import { isInScope, type ZoneScope, zoneName } from "./zones.ts";
 
 /** On which workers are told that requests wait. */
 export const UPDATES_CHANNEL = "palomar_updates";
@@ -234,12 +234,12 @@ export interface ZoneUpdates {
 
 /** Undefined when the scope has no such zone. */
 export async function readZoneUpdates(db: Db, scope: ZoneScope, apex: DomainName): Promise<ZoneUpdates | undefined> {
+  const values = new StatementValues(zoneName(apex));
   const [row] = await queryRows<ZoneUpdates>(
     db,
     `select ${TAKES_UPDATES} as enabled, z.updates as own from zones z
-      where z.name = $1 and z.kind = 'primary' and z.reseller_id = coalesce($2, z.reseller_id)
-        and z.company_id = coalesce($3, z.company_id)`,
-    [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
+      where z.name = $1 and z.kind = 'primary' and ${isInScope(scope, values)}`,
+    values.all,
   );
   return row;
 }
@@ -251,11 +251,11 @@ export async function setZoneUpdates(
   apex: DomainName,
   own: boolean | null,
 ): Promise<boolean> {
+  const values = new StatementValues(own, zoneName(apex));
   const rows = await queryRows(
     db,
-    `update zones set updates = $1 where name = $2 and kind = 'primary' and reseller_id = coalesce($3, reseller_id)
-        and company_id = coalesce($4, company_id) returning id`,
-    [own, zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
+    `update zones z set updates = $1 where name = $2 and kind = 'primary' and ${isInScope(scope, values)} returning id`,
+    values.all,
   );
   return rows.length > 0;
 }

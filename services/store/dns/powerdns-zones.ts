@@ -1,8 +1,18 @@
 import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
+import { rrsetKey } from "../../core/dns/record.ts";
 import { type Db, queryRows, StatementValues, type Transaction } from "../../platform/postgres/db.ts";
 import { inTransaction } from "../transactions.ts";
-import { isInScope, searchZoneNames } from "./zone-search.ts";
-import { type ListPosition, ZONE_COLUMNS, type Zone, type ZoneRow, type ZoneScope, zoneName, zoneOf } from "./zones.ts";
+import { searchZoneNames } from "./zone-search.ts";
+import {
+  isInScope,
+  type ListPosition,
+  ZONE_COLUMNS,
+  type Zone,
+  type ZoneRow,
+  type ZoneScope,
+  zoneName,
+  zoneOf,
+} from "./zones.ts";
 
 /** What PowerDNS's API keeps with a zone beside its records. */
 export interface PowerdnsSettings {
@@ -156,35 +166,53 @@ export async function measureComments(db: Db, zoneId: number, changes: readonly 
   return row!.octets;
 }
 
-/** Puts remarks in place, those of all RRsets or none; of a zone that is gone they are nobody's. */
+/**
+ * Puts remarks in place, those of all RRsets or none; of an RRset that is named several times the last ones. Those of a zone
+ * that is gone are dropped.
+ */
 export async function replaceComments(db: Db, zoneId: number, changes: readonly CommentChange[]): Promise<void> {
   if (changes.length === 0) return;
+  const last = [...new Map(changes.map((change) => [rrsetKey(change.owner, change.type), change])).values()];
   await inTransaction(db, async (transaction) => {
     if (!(await lockZone(transaction, zoneId))) return;
-    for (const change of changes) await replaceCommentsOf(transaction, zoneId, change);
+    await deleteComments(transaction, zoneId, last);
+    await insertComments(transaction, zoneId, last);
   });
 }
 
-async function replaceCommentsOf(
+async function deleteComments(
   transaction: Transaction,
   zoneId: number,
-  { owner, type, comments }: CommentChange,
+  rrsets: readonly Pick<CommentChange, "owner" | "type">[],
 ): Promise<void> {
-  const wire = Buffer.from(owner.key, "latin1");
-  await queryRows(transaction, "delete from rrset_comments where zone_id = $1 and owner = $2 and type = $3", [
-    zoneId,
-    wire,
-    type,
-  ]);
-  if (comments.length === 0) return;
+  await queryRows(
+    transaction,
+    `delete from rrset_comments c using unnest($1::bytea[], $2::integer[]) as replaced (owner, type)
+      where c.zone_id = $3 and c.owner = replaced.owner and c.type = replaced.type`,
+    [rrsets.map(({ owner }) => Buffer.from(owner.key, "latin1")), rrsets.map(({ type }) => type), zoneId],
+  );
+}
+
+async function insertComments(
+  transaction: Transaction,
+  zoneId: number,
+  changes: readonly CommentChange[],
+): Promise<void> {
+  const remarks = changes.flatMap(({ owner, type, comments }) =>
+    comments.map((comment) => ({ ...comment, type, owner: Buffer.from(owner.key, "latin1") })),
+  );
+  if (remarks.length === 0) return;
   await queryRows(
     transaction,
     `insert into rrset_comments (zone_id, owner, type, account, content, modified_at)
-     select $1::bigint, $2::bytea, $3::integer, account, content, modified_at::timestamptz
-       from unnest($4::text[], $5::text[], $6::text[]) as given (account, content, modified_at)`,
+     select $1::bigint, owner, type, account, content, modified_at::timestamptz
+       from unnest($2::bytea[], $3::integer[], $4::text[], $5::text[], $6::text[])
+            with ordinality as given (owner, type, account, content, modified_at, place)
+      order by place`,
     [
-      ...[zoneId, wire, type, comments.map(({ account }) => account), comments.map(({ content }) => content)],
-      comments.map(({ modifiedAt }) => modifiedAt.toISOString()),
+      ...[zoneId, remarks.map(({ owner }) => owner), remarks.map(({ type }) => type)],
+      ...[remarks.map(({ account }) => account), remarks.map(({ content }) => content)],
+      remarks.map(({ modifiedAt }) => modifiedAt.toISOString()),
     ],
   );
 }

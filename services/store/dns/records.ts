@@ -1,6 +1,7 @@
 import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
+import { addToGroup } from "../../core/groups.ts";
 import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
 import { copyIn } from "../copy-in.ts";
 
@@ -112,6 +113,37 @@ export async function readRecordsBelow(
     { rowMode: "array" },
   );
   return rows.map(recordOf);
+}
+
+/**
+ * Some records strictly below each of some names.
+ * @param most.each of one name, and `most.together` of all
+ * @returns them by the name's key; nothing of names that have none
+ */
+export async function readRecordsBelowEach(
+  db: Db,
+  zoneId: number,
+  names: readonly DomainName[],
+  most: { readonly each: number; readonly together: number },
+): Promise<ReadonlyMap<string, StoredRecord[]>> {
+  if (names.length === 0) return new Map();
+  const rows = await queryRows<readonly [...RecordRow, place: number]>(
+    db,
+    `select below.id, below.owner, below.type, below.ttl, below.rdata, wanted.place
+       from unnest($1::bytea[]) with ordinality as wanted (owner_key, place) cross join lateral (
+         select * from records
+          where zone_id = $2 and owner_key > wanted.owner_key
+            and owner_key < substr(wanted.owner_key, 1, octet_length(wanted.owner_key) - 1) || '\\x01'::bytea
+          order by owner_key, type, id limit $3
+       ) below limit $4`,
+    [names.map(({ wire }) => nameSortKey(wire)), zoneId, most.each, most.together],
+    { rowMode: "array" },
+  );
+  const below = new Map<string, StoredRecord[]>();
+  for (const [id, owner, type, ttl, rdata, place] of rows) {
+    addToGroup(below, names[place - 1]!.key, recordOf([id, owner, type, ttl, rdata]));
+  }
+  return below;
 }
 
 /** Some of the NS, MX and SRV records that point to one of these names, `limit` at most. */

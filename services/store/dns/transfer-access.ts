@@ -1,4 +1,4 @@
-import { type DomainName, parentOf } from "../../core/dns/name.ts";
+import { type DomainName, withAncestors } from "../../core/dns/name.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
 import { inSnapshot } from "../transactions.ts";
@@ -89,8 +89,6 @@ export function readTransferAccess(db: Db, keyRing: KeyRing): Promise<TransferAc
  * @param resellerId whose ACLs may let it be asked; undefined: nobody's do
  */
 export async function isInForbiddenZone(db: Db, name: DomainName, resellerId: string | undefined): Promise<boolean> {
-  const names: string[] = [];
-  for (let at: DomainName | undefined = name; at !== undefined; at = parentOf(at)) names.push(zoneName(at));
   const found = await queryRows(
     db,
     `select 1 from zones z where z.name = any($1::text[]) and z.kind <> 'primary' and not (
@@ -99,7 +97,7 @@ export async function isInForbiddenZone(db: Db, name: DomainName, resellerId: st
               select 1 from rpz_activations a join resellers r on r.id = a.reseller_id
                where a.zone_id = z.id and a.reseller_id = $4 and r.rpz_licence) end)
       limit 1`,
-    [names, resellerId ?? null, resellerId ?? null, resellerId ?? null],
+    [withAncestors(name).map(zoneName), resellerId ?? null, resellerId ?? null, resellerId ?? null],
   );
   return found.length > 0;
 }

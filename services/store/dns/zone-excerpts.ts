@@ -3,7 +3,16 @@ import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { type Db, MOST_WRITTEN_ROWS, queryRows, rowsTable, StatementValues } from "../../platform/postgres/db.ts";
 import { recordOf } from "./records.ts";
 import type { ZoneSize } from "./zone-usage.ts";
-import { ZONE_COLUMNS, type Zone, type ZoneRow, type ZoneScope, zoneName, zoneOf } from "./zones.ts";
+import {
+  isInScope,
+  shapeOfScope,
+  ZONE_COLUMNS,
+  type Zone,
+  type ZoneRow,
+  type ZoneScope,
+  zoneName,
+  zoneOf,
+} from "./zones.ts";
 import { LEFT_OUT_COUNTS, type LeftOutCounts, leftOutOf } from "./zones-left-out.ts";
 
 /** A zone, and all records at some of its names. */
@@ -45,12 +54,13 @@ async function readUpTo(
   { apex, scope, names, ids = [] }: ExcerptAsk,
   most: number | undefined,
 ): Promise<ZoneExcerpt | "large" | undefined> {
-  const values = new StatementValues(zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null);
+  const values = new StatementValues();
+  const zone = zoneOfName(apex, scope, values);
   const keys = namesTable(names, values);
   const wanted = ids.length > 0 ? idsTable(ids, values) : undefined;
-  const sql = readExcerptSql(keys.sql, wanted?.sql, most);
+  const sql = readExcerptSql(zone, foundSql(keys.sql, wanted?.sql), most);
   const rows = await queryRows<ExcerptRow>(db, sql, values.all, {
-    name: `read-zone-excerpt ${keys.shape} ${wanted?.shape ?? 0} ${most ?? "all"}`,
+    name: `read-zone-excerpt ${shapeOfScope(scope)} ${keys.shape} ${wanted?.shape ?? 0} ${most ?? "all"}`,
   });
   return excerptOf(rows, most);
 }
@@ -71,12 +81,13 @@ const idsTable = (ids: readonly number[], values: StatementValues) =>
 
 /** What an excerpt comes to. */
 export async function measureExcerpt(db: Db, { apex, scope, names, ids = [] }: ExcerptAsk): Promise<ZoneSize> {
-  const values = new StatementValues(zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null);
+  const values = new StatementValues();
+  const zone = zoneOfName(apex, scope, values);
   const found = foundSql(namesTable(names, values).sql, ids.length > 0 ? idsTable(ids, values).sql : undefined);
   const [row] = await queryRows<{ records: number; octets: number }>(
     db,
     `select count(*) as records, coalesce(sum(octet_length(r.rdata)), 0)::bigint as octets
-       from ${ZONE_OF_NAME} z cross join lateral (${found}) r`,
+       from ${zone} z cross join lateral (${found}) r`,
     values.all,
   );
   return { records: Number(row!.records), octets: Number(row!.octets) };
@@ -136,10 +147,14 @@ const EXCERPT_COLUMNS = `${ZONE_COLUMNS}, ${LEFT_OUT_COUNTS} as left_out,
          r.id as record_id, r.owner, r.type, r.ttl as record_ttl`;
 const SHORT_RDATA = `case when octet_length(r.rdata) <= ${MOST_RDATA_OCTETS} then r.rdata end as rdata`;
 
-const ZONE_OF_NAME = `(select * from zones
-           where name = $1 and reseller_id = coalesce($2, reseller_id) and company_id = coalesce($3, company_id))`;
+function zoneOfName(apex: DomainName, scope: ZoneScope, values: StatementValues): string {
+  return `(select * from zones z where z.name = ${values.add(zoneName(apex))} and ${isInScope(scope, values)})`;
+}
 
-/** As {@link readExcerptSql}: zones by their names, records by zone and name. */
+/**
+ * As {@link readExcerptSql}: zones by their names, records by zone and name. Each ask has a scope of its own, which is compared
+ * by `coalesce`, once its zone is found by the name.
+ */
 function readExcerptsSql(asks: string, keys: string): string {
   return `
   select a.ask::int, ${EXCERPT_COLUMNS}, ${SHORT_RDATA}
@@ -157,13 +172,14 @@ function readExcerptsSql(asks: string, keys: string): string {
     ) r on true`;
 }
 
-function readExcerptSql(keys: string, ids: string | undefined, most: number | undefined): string {
+/** @param found as of {@link foundSql} */
+function readExcerptSql(zone: string, found: string, most: number | undefined): string {
   const limit = most === undefined ? "" : `limit ${most + 1}`;
   return `
   select ${EXCERPT_COLUMNS}, ${most === undefined ? "r.rdata" : SHORT_RDATA}
-    from ${ZONE_OF_NAME} z
+    from ${zone} z
     join companies c on c.id = z.company_id
-    left join lateral (${foundSql(keys, ids)} ${limit}) r on true`;
+    left join lateral (${found} ${limit}) r on true`;
 }
 
 /**

@@ -1,4 +1,11 @@
-import { ancestorOf, type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
+import {
+  ancestorOf,
+  type DomainName,
+  nameFromStoredWire,
+  nameSortKey,
+  ROOT,
+  withAncestors,
+} from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import type { AuditedZone } from "../../core/dns/zone-audit.ts";
 import type {
@@ -9,8 +16,8 @@ import type {
   ZoneHolder,
   ZoneMaker,
 } from "../../core/dns/zone-tenancy.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
-import { ZONE_COLUMNS, type Zone, type ZoneRow, zoneName, zoneOf } from "./zones.ts";
+import { type Db, queryRows, StatementValues, type Transaction } from "../../platform/postgres/db.ts";
+import { isInScope, ZONE_COLUMNS, type Zone, type ZoneRow, type ZoneScope, zoneName, zoneOf } from "./zones.ts";
 
 /** So many zones below a new one are warned of by name. */
 const MOST_WARNED = 20;
@@ -64,13 +71,6 @@ function placedZone({ id, reseller_id, company_id, made_by }: PlacedRow): Placed
   return { id, resellerId: reseller_id, companyId: company_id, madeBy: made_by };
 }
 
-/** The names of all zones that could lie above one, the closest first. */
-function namesAbove(apex: DomainName): string[] {
-  return Array.from({ length: apex.labelCount - 1 }, (_, labels) =>
-    zoneName(ancestorOf(apex, apex.labelCount - 1 - labels)),
-  );
-}
-
 /**
  * Has one of two transactions wait that want names one of which lies above the other, and no others: each takes its own
  * name for itself and shares those above, from the root down, so that none waits in a circle.
@@ -106,7 +106,7 @@ export async function surveyName(
   { resellerId, companyId }: AskedZone,
   isAllowed: boolean,
 ): Promise<NameSurroundings & { readonly closest: HostedZone | undefined }> {
-  const above = namesAbove(apex);
+  const names = withAncestors(apex).map(zoneName);
   const zonesAbove = await queryRows<RelatedRow & HostedRow & { readonly is_behind: boolean; readonly kind: string }>(
     transaction,
     `select ${RELATED_COLUMNS}, z.apex, z.signed, z.kind, exists (
@@ -114,7 +114,7 @@ export async function surveyName(
                where p.zone_id = z.id and p.reseller_id = $1 and p.name = any($2::text[])) as is_behind
        from zones z left join companies c on c.id = z.company_id
       where z.name = any($3::text[]) order by octet_length(z.apex) desc`,
-    [resellerId, [zoneName(apex), ...above], above],
+    [resellerId, names, names.slice(1)],
   );
   const below = await queryRows<RelatedRow>(
     transaction,
@@ -140,9 +140,7 @@ export async function surveyName(
  */
 async function answersFor(transaction: Transaction, zoneId: number, name: DomainName): Promise<boolean> {
   const [first, end] = keysBelow(name);
-  const above = Array.from({ length: name.labelCount }, (_, labels) => nameSortKey(ancestorOf(name, labels).wire)).map(
-    (key) => Buffer.from(key),
-  );
+  const above = [...withAncestors(name).slice(1), ROOT].map(({ wire }) => Buffer.from(nameSortKey(wire)));
   const wildcards = above.map((key) => Buffer.concat([key, WILDCARD_KEY]));
   const [row] = await queryRows<{ holds: boolean }>(
     transaction,
@@ -224,11 +222,24 @@ export async function findWithParent(db: Db, apex: DomainName): Promise<ZonePair
             not z.suspended and not z.company_suspended as is_served
        from zones z left join companies c on c.id = z.company_id
       where z.name = any($1::text[]) order by octet_length(z.apex) desc limit 2`,
-    [[zoneName(apex), ...namesAbove(apex)]],
+    [withAncestors(apex).map(zoneName)],
   );
   if (zone?.name !== zoneName(apex) || !closest) return undefined;
   const { kind, is_served: isServed } = closest;
   return { place: placedZone(zone), above: { ...placedZone(closest), kind, zone: zoneOf(closest), isServed } };
+}
+
+/** The zone that a name lies in, the longest of those that the scope has; no feed and no catalog. */
+export async function findZoneOf(db: Db, scope: ZoneScope, name: DomainName): Promise<Zone | undefined> {
+  const values = new StatementValues();
+  const [row] = await queryRows<ZoneRow>(
+    db,
+    `select ${ZONE_COLUMNS} from zones z join companies c on c.id = z.company_id
+      where z.name = any(${values.add(withAncestors(name).map(zoneName))}::text[]) and ${isInScope(scope, values)}
+      order by octet_length(z.apex) desc limit 1`,
+    values.all,
+  );
+  return row && zoneOf(row);
 }
 
 /** The closest zone at or above a name. */
@@ -253,7 +264,7 @@ export async function findEnclosingZone(db: Db, name: DomainName): Promise<Enclo
     db,
     `select id, apex, company_id, suspended or company_suspended as suspended, least(minimum, ttl) as negative_ttl
        from zones where name = any($1::text[]) order by octet_length(apex) desc limit 1`,
-    [[zoneName(name), ...namesAbove(name)]],
+    [withAncestors(name).map(zoneName)],
   );
   if (!row) return undefined;
   const { id, apex, company_id: companyId, suspended, negative_ttl: negativeTtl } = row;

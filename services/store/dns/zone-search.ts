@@ -1,7 +1,7 @@
 import { type Db, queryRows, StatementValues } from "../../platform/postgres/db.ts";
 import { inTransaction } from "../transactions.ts";
 import { isIndexed, partsOfPattern } from "./zone-name-parts.ts";
-import type { ListPosition, ZoneScope } from "./zones.ts";
+import { isInScope, type ListPosition, type ZoneScope } from "./zones.ts";
 
 export interface ZoneNameSearch {
   readonly scope: ZoneScope;
@@ -143,12 +143,6 @@ const NOTHING = Buffer.alloc(0);
 
 function placeOf({ scope, after }: ZoneNameSearch, values: StatementValues): string {
   return `${isInScope(scope, values)} and z.kind = 'primary' and z.name_key > ${values.add(after ?? NOTHING)}`;
-}
-
-/** What stands in an index as it is, so that others' zones are not passed over one by one. */
-export function isInScope({ resellerId, companyId }: ZoneScope, values: StatementValues): string {
-  if (companyId !== undefined) return `z.company_id = ${values.add(companyId)}`;
-  return resellerId === undefined ? "true" : `z.reseller_id = ${values.add(resellerId)}`;
 }
 
 /** Buckets that are looked at in one step: zones that are made in them wait so long. */

@@ -1,8 +1,8 @@
 import type { DomainName } from "../../core/dns/name.ts";
 import type { Usage } from "../../core/dns/quotas.ts";
-import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import { type Db, queryRows, StatementValues, type Transaction } from "../../platform/postgres/db.ts";
 import type { ChargedOwner } from "./quotas.ts";
-import { type ZoneScope, zoneName } from "./zones.ts";
+import { isInScope, shapeOfScope, type ZoneScope, zoneName } from "./zones.ts";
 
 /** What a zone comes to. */
 export interface ZoneSize {
@@ -18,13 +18,13 @@ export interface ZoneUsage extends ChargedOwner, ZoneSize {
 
 /** What a zone of the scope takes as it is; undefined when there is none. */
 export async function readZoneUsage(db: Db, scope: ZoneScope, apex: DomainName): Promise<ZoneUsage | undefined> {
+  const values = new StatementValues(zoneName(apex));
   const [zone] = await queryRows<ZoneUsage>(
     db,
-    `select id, reseller_id as "resellerId", company_id as "companyId", records, octets from zones
-      where name = $1 and company_id is not null
-        and reseller_id = coalesce($2, reseller_id) and company_id = coalesce($3, company_id)`,
-    [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
-    { name: "read-usage-of-zone" },
+    `select id, reseller_id as "resellerId", company_id as "companyId", records, octets from zones z
+      where name = $1 and company_id is not null and ${isInScope(scope, values)}`,
+    values.all,
+    { name: `read-usage-of-zone ${shapeOfScope(scope)}` },
   );
   return zone;
 }

@@ -3,7 +3,7 @@ import type { SerialType } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { type Binding, type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
+import { type Binding, type Db, queryRows, StatementValues, type Transaction } from "../../platform/postgres/db.ts";
 import { inTransaction } from "../transactions.ts";
 
 /** A zone without its records. */
@@ -31,6 +31,21 @@ export interface Zone {
 export interface ZoneScope {
   readonly resellerId?: string;
   readonly companyId?: number;
+}
+
+/**
+ * Whether a zone `z` is one of a scope. It names a column that an index begins with, so that others' zones are not passed
+ * over one by one, as with `coalesce`.
+ */
+export function isInScope({ resellerId, companyId }: ZoneScope, values: StatementValues): string {
+  if (companyId !== undefined) return `z.company_id = ${values.add(companyId)}`;
+  return resellerId === undefined ? "true" : `z.reseller_id = ${values.add(resellerId)}`;
+}
+
+/** What a statement with {@link isInScope} has in the name under which it is prepared: its text depends on it. */
+export function shapeOfScope({ resellerId, companyId }: ZoneScope): string {
+  if (companyId !== undefined) return "company";
+  return resellerId === undefined ? "all" : "reseller";
 }
 
 /** One line of the domain list. */
@@ -117,12 +132,13 @@ export function zoneOf(row: ZoneRow): Zone {
 
 /** The zone of this name, when the scope has it; never a feed or a catalog, which have no company. */
 export async function findZone(db: Db, scope: ZoneScope, apex: DomainName): Promise<Zone | undefined> {
+  const values = new StatementValues(zoneName(apex));
   const [row] = await queryRows<ZoneRow>(
     db,
     `select ${ZONE_COLUMNS} from zones z join companies c on c.id = z.company_id
-      where z.name = $1 and z.reseller_id = coalesce($2, z.reseller_id) and z.company_id = coalesce($3, z.company_id)`,
-    [zoneName(apex), scope.resellerId ?? null, scope.companyId ?? null],
-    { name: "find-zone" },
+      where z.name = $1 and ${isInScope(scope, values)}`,
+    values.all,
+    { name: `find-zone ${shapeOfScope(scope)}` },
   );
   return row && zoneOf(row);
 }

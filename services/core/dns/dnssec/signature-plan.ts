@@ -1,3 +1,4 @@
+import { addToGroup, groupBy } from "../../groups.ts";
 import type { Steps } from "../../steps.ts";
 import type { DomainName } from "../name.ts";
 import { type ResourceRecord, rrsetKey } from "../record.ts";
@@ -126,8 +127,8 @@ class SignaturePlanner<Stored extends ResourceRecord> {
     this.#changed = changed;
     const { denial } = signing;
     for (const record of existing) {
-      if (record.type !== TYPE.RRSIG) push(this.#existing, rrsetKey(record.owner, record.type), record);
-      else push(this.#signatures, rrsetKey(record.owner, readRrsig(record.rdata).typeCovered), record);
+      if (record.type !== TYPE.RRSIG) addToGroup(this.#existing, rrsetKey(record.owner, record.type), record);
+      else addToGroup(this.#signatures, rrsetKey(record.owner, readRrsig(record.rdata).typeCovered), record);
       if (range === "names" && record.type === denial.type)
         this.#chain.set(denial.positionOfOwner(record.owner), record);
     }
@@ -136,7 +137,8 @@ class SignaturePlanner<Stored extends ResourceRecord> {
   addName({ owner, role, records }: NameToSign): void {
     const { denial } = this.#signing;
     this.#names.add(owner.key);
-    const rrsets = groupByType(records);
+    // RFC 2181 §5.2: the records of a type are one RRset, and have one TTL.
+    const rrsets = groupBy(records, typeOf);
     for (const [type, rrset] of rrsets) {
       const isNew = DERIVED_TYPES.has(type) && this.#want(rrset);
       if (isSigned(type, role)) this.#sign(rrset, isNew);
@@ -245,20 +247,9 @@ function isMadeBy({ rdata, ttl: ownTtl }: ResourceRecord, key: SigningKey, ttl: 
   return isOfKey && facts.originalTtl === ttl && ownTtl === ttl;
 }
 
-/** RRsets have one TTL (RFC 2181 §5.2). */
-function groupByType(records: readonly ResourceRecord[]): Map<number, ResourceRecord[]> {
-  const rrsets = new Map<number, ResourceRecord[]>();
-  for (const record of records) push(rrsets, record.type, record);
-  return rrsets;
-}
+const typeOf = ({ type }: ResourceRecord) => type;
 
 /** What tells records of one RRset apart; the case of their owner does not. */
 function contentKey({ ttl, rdata }: ResourceRecord): string {
   return `${ttl} ${Buffer.from(rdata.buffer, rdata.byteOffset, rdata.length).toString("latin1")}`;
-}
-
-function push<K, V>(groups: Map<K, V[]>, key: K, value: V): void {
-  const group = groups.get(key);
-  if (group) group.push(value);
-  else groups.set(key, [value]);
 }

@@ -1,3 +1,5 @@
+import { addToGroup } from "../../groups.ts";
+
 /** What followers lead to: by the key of a follower's name, the keys of the names that it follows. */
 export type Steps = ReadonlyMap<string, readonly string[]>;
 
@@ -9,11 +11,7 @@ export function findCircles(steps: Steps): (from: string, to: string) => boolean
   const onward = new Map([...steps].map(([name, targets]) => [name, [...new Set(targets)]]));
   const backward = new Map<string, string[]>();
   for (const [name, targets] of onward) {
-    for (const target of targets) {
-      const names = backward.get(target);
-      if (names) names.push(name);
-      else backward.set(target, [name]);
-    }
+    for (const target of targets) addToGroup(backward, target, name);
   }
   const ended = leadingNowhere(onward, backward);
   const left = new Set([...onward.keys()].filter((name) => !ended.has(name)));

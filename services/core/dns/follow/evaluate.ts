@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { DomainName } from "../name.ts";
+import { type DomainName, nameFromStoredText } from "../name.ts";
 import {
   absoluteText,
   type Follower,
@@ -83,8 +83,7 @@ export function memberAddresses(pool: PoolDefinition, target: FollowView["target
   return pool.members.map((member) => {
     const named = { ...member, name: member.name ?? member.value };
     if (!member.value.endsWith(".")) return { member: named, addresses: [member.value] };
-    const [name] = targetsOf({ kind: "alias", owner: undefined as never, definition: { target: member.value } });
-    const { ipv4 = [], ipv6 = [] } = target(name!.key) ?? {};
+    const { ipv4 = [], ipv6 = [] } = target(nameFromStoredText(member.value).key) ?? {};
     return { member: named, addresses: [...ipv4, ...ipv6].slice(0, MOST_ADDRESSES) };
   });
 }

@@ -112,14 +112,12 @@ export function clashOf(
   records: readonly ResourceRecord[],
   apex: DomainName,
 ): Refusal | undefined {
-  const isClash = ({ type }: ResourceRecord) =>
-    CLASHING.includes(type) && !(type === TYPE.NS && owner.key === apex.key);
-  const clash = records.find(isClash);
+  const clash = records.find(({ type }) => touchesDerived({ owner, type }, apex));
   return clash && unacceptable("follower-beside-record", { name: nameOf(owner), type: typeMnemonic(clash.type) });
 }
 
-/** The records of a change that a follower's name cannot have from others. */
-export function touchesDerived({ owner, type }: ResourceRecord, apex: DomainName): boolean {
+/** Whether a record is one that a name that follows something cannot have from others. */
+export function touchesDerived({ owner, type }: Pick<ResourceRecord, "owner" | "type">, apex: DomainName): boolean {
   return CLASHING.includes(type) && !(type === TYPE.NS && owner.key === apex.key);
 }
 

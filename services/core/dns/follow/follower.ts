@@ -3,7 +3,7 @@ import { invalidField, type Refusal } from "../../refusal.ts";
 import { ok, type Result, refuse } from "../../result.ts";
 import { type Sentence, sentence } from "../../sentences.ts";
 import { formatIpAddress, parseIpAddress } from "../ip-address.ts";
-import { type DomainName, formatDomainName, isSubdomain, parseDomainName } from "../name.ts";
+import { type DomainName, formatDomainName, isSubdomain, nameFromStoredText, parseDomainName } from "../name.ts";
 import { TYPE } from "../rr-types.ts";
 import { checkRecordType } from "../zone-checks.ts";
 import { healthCheck } from "./health-check.ts";
@@ -111,20 +111,13 @@ export function targetsOf(follower: Follower): DomainName[] {
     follower.kind === "alias"
       ? [follower.definition.target]
       : follower.definition.members.flatMap(({ value }) => (value.endsWith(".") ? [value] : []));
-  return texts.map(storedName);
+  return texts.map(nameFromStoredText);
 }
 
 /** A zone has followers at its own names alone, and a reverse zone, which has no addresses, none. */
 export function checkOwner(owner: DomainName, apex: DomainName): Result<void, Sentence> {
   if (!isSubdomain(owner, apex)) return refuse(sentence("outside-zone", { owner: formatDomainName(owner) }));
   return checkRecordType(apex, TYPE.A);
-}
-
-/** A name that was stored in presentation form. @throws when it is none: the store is corrupt */
-export function storedName(text: string): DomainName {
-  const name = parseDomainName(text);
-  if (!name.ok) throw new Error(`a stored name is none: ${text}`);
-  return name.value;
 }
 
 /** An address in its one spelling; undefined when the text is none. */

@@ -1,3 +1,4 @@
+import { addToGroup } from "../../groups.ts";
 import { ok, type Result, refuse } from "../../result.ts";
 import { type DomainName, isWildcard, sameName } from "../name.ts";
 import { type ResourceRecord, recordIdentity } from "../record.ts";
@@ -57,9 +58,7 @@ function namesOf({ apex, soa, ttl }: UpdatedZone, records: readonly ResourceReco
   for (const record of [soaRecord(apex, soa, ttl), ...records]) {
     const types = names.get(record.owner.key) ?? new Map<number, ResourceRecord[]>();
     names.set(record.owner.key, types);
-    const others = types.get(record.type);
-    if (others) others.push(record);
-    else types.set(record.type, [record]);
+    addToGroup(types, record.type, record);
   }
   return names;
 }

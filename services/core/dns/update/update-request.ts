@@ -1,3 +1,4 @@
+import { addToGroup } from "../../groups.ts";
 import { ok, type Result, refuse } from "../../result.ts";
 import { decodeMessage, type MessageRecord } from "../message.ts";
 import { type DomainName, isSubdomain } from "../name.ts";
@@ -88,10 +89,7 @@ function readPrerequisites(
     if (!isSubdomain(owner, apex)) return refuse(RCODE.NOTZONE);
     if (record.class === CLASS.IN) {
       if (!checkRdataWire(type, record.rdata).ok) return refuse(RCODE.FORMERR);
-      const key = rrsetKey(owner, type);
-      const others = rrsets.get(key);
-      if (others) others.push(record);
-      else rrsets.set(key, [record]);
+      addToGroup(rrsets, rrsetKey(owner, type), record);
       continue;
     }
     const prerequisite = readPrerequisite(record);

@@ -11,6 +11,7 @@ import { findSignedZone, type SignedZone } from "../../../operations/dns/zone-si
 import { enableSigning } from "../../../operations/dns/zone-signing-switch.ts";
 import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
 import { listTokens } from "../../../store/dns/tokens.ts";
+import { scopeOf } from "../../caller.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
 import { changeSigningOf, stopSigning } from "../../signing-changes.ts";
 import { zoneTarget } from "../../zone-target.ts";
@@ -170,7 +171,7 @@ const tsigKeys: MakeEndpoints = ({ db }) => [
     summary: "The TSIG keys of tokens, without their secrets, which are shown once",
     reply: z.array(tsigJson),
     act: async ({ caller }) =>
-      ok((await listTokens(db, ownerOf(caller))).flatMap(({ tsig }) => (tsig ? [showTsig(tsig)] : []))),
+      ok((await listTokens(db, scopeOf(caller))).flatMap(({ tsig }) => (tsig ? [showTsig(tsig)] : []))),
   }),
   dnsEndpoint("key", {
     method: "GET",
@@ -180,7 +181,7 @@ const tsigKeys: MakeEndpoints = ({ db }) => [
     reply: tsigJson,
     act: async ({ caller, params: { key_id } }) => {
       const name = key_id.replace(/\.$/, "");
-      const owner = (await listTokens(db, ownerOf(caller))).find(({ tsig }) => tsig?.name === name);
+      const owner = (await listTokens(db, scopeOf(caller))).find(({ tsig }) => tsig?.name === name);
       return owner?.tsig ? ok(showTsig(owner.tsig)) : refuse(noSuchKey(name));
     },
   }),
@@ -200,20 +201,15 @@ const tsigKeys: MakeEndpoints = ({ db }) => [
     ...NOTHING,
     act: async ({ caller, params: { key_id } }) => {
       const name = key_id.replace(/\.$/, "");
-      const token = (await listTokens(db, ownerOf(caller))).find(({ tsig }) => tsig?.name === name);
+      const token = (await listTokens(db, scopeOf(caller))).find(({ tsig }) => tsig?.name === name);
       if (!token) return refuse(noSuchKey(name));
       if (token.hasSecret)
         return refuse(noMeaning("this", `the key goes with its token: DELETE /api/v1/token/${token.name}`));
-      const removed = await removeToken(db, ownerOf(caller), token.name);
+      const removed = await removeToken(db, scopeOf(caller), token.name);
       return removed.ok ? ok(undefined) : removed;
     },
   }),
 ];
-
-function ownerOf(caller: DnsCaller) {
-  const { resellerId } = caller;
-  return caller.mode === "company" ? { resellerId, companyId: caller.companyId } : { resellerId };
-}
 
 function showTsig({
   name,

@@ -5,8 +5,9 @@ import { TYPE, typeCode } from "../../../core/dns/rr-types.ts";
 import { judgeRrset, judgeVerb, mayRead, type Token } from "../../../core/dns/token.ts";
 import { type Refusal, unacceptable } from "../../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../../core/result.ts";
+import type { ZoneTarget } from "../../../operations/dns/zone-changes.ts";
 import { deleteZone } from "../../../operations/dns/zone-deletion.ts";
-import { exportZone, replaceRecords } from "../../../operations/dns/zone-files.ts";
+import { replaceRecords } from "../../../operations/dns/zone-files.ts";
 import { changeRrsets } from "../../../operations/dns/zone-records.ts";
 import { enableSigning } from "../../../operations/dns/zone-signing-switch.ts";
 import { RawReply, type Sharer } from "../../../platform/http/endpoint.ts";
@@ -15,6 +16,7 @@ import type { Db } from "../../../platform/postgres/db.ts";
 import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
 import { readSigning } from "../../../store/dns/dnssec-keys.ts";
 import {
+  type CommentChange,
   findPowerdnsZone,
   listPowerdnsZones,
   type PowerdnsZone,
@@ -33,7 +35,7 @@ import { replyFromZone } from "../../zone-reply.ts";
 import { changeAndAnnounce, zoneTarget } from "../../zone-target.ts";
 import { judgeComments } from "../comments.ts";
 import { type CreationFields, createPowerdnsZone, creationFields } from "../create-zone.ts";
-import { readChanges, readWhole, rrsetFields } from "../read-rrsets.ts";
+import { type ReadRrsets, readChanges, readWhole, rrsetFields } from "../read-rrsets.ts";
 import {
   canonical,
   commentsByRrset,
@@ -134,18 +136,16 @@ const reading: MakeEndpoints = ({ db }) => [
     params: zoneParam,
     reply: z.string(),
     replyType: "text/plain",
-    act: async ({ caller, params: { zone_id: domain }, headers }) => {
+    act: async ({ caller, sharer, params: { zone_id: domain }, headers }) => {
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
       const { scope, apex } = target.value;
-      const exported = await exportZone(db, (snapshot) => findZone(snapshot, scope, apex), exportLines);
-      if (!exported) return refuse(zoneDoesNotExist(domain));
       const isJson = headers.accept?.includes("application/json") ?? false;
-      return ok(
-        isJson
-          ? new RawReply("application/json", JSON.stringify({ zone: exported.text }))
-          : new RawReply("text/plain", exported.text),
-      );
+      const contentType = isJson ? "application/json" : "text/plain";
+      return replyFromZone(db, contentType, { sharer, domain }, async function* (snapshot) {
+        const zone = await findZone(snapshot, scope, apex);
+        if (zone) yield* isJson ? exportJson(snapshot, zone) : exportLines(snapshot, zone);
+      });
     },
   }),
 ];
@@ -155,15 +155,19 @@ function checkTruth(name: string, value: string | undefined): Refusal | undefine
   return unacceptable("pdns-parameter", { name, value: value.slice(0, 40) });
 }
 
-async function exportLines(snapshot: Db, zone: Zone): Promise<string> {
-  let text = "";
+async function* exportJson(snapshot: Db, zone: Zone): AsyncGenerator<string> {
+  yield '{"zone":"';
+  for await (const lines of exportLines(snapshot, zone)) yield JSON.stringify(lines).slice(1, -1);
+  yield '"}';
+}
+
+async function* exportLines(snapshot: Db, zone: Zone): AsyncGenerator<string> {
   const line = (record: Parameters<typeof contentOf>[0]) => {
     const [rrset] = rrsetsOf([record], new Map());
     return `${rrset!.name}\t${record.ttl}\tIN\t${rrset!.type}\t${contentOf(record)}\n`;
   };
-  text += line(soaOfZone({ zone, settings: { kind: "", soaEditApi: "", metadata: {} } }));
-  for await (const page of recordPages(snapshot, zone.id)) text += page.map(line).join("");
-  return text;
+  yield line(soaOfZone({ zone }));
+  for await (const page of recordPages(snapshot, zone.id)) yield page.map(line).join("");
 }
 
 /** A zone as it is: a large one piece by piece. */
@@ -298,13 +302,9 @@ const changing: MakeEndpoints = (context) => [
       const barred = await judgeComments(context.db, caller.token, read.value.comments, before.id);
       if (barred) return refuse(barred);
       const changed = await changeAndAnnounce(context, caller, domain, (whole) =>
-        changeRrsets(context.db, whole, read.value, now),
+        changeRrsets(context.db, withComments(whole, commentsAfter(read.value)), read.value, now),
       );
       if (!changed.ok) return changed;
-      // What is deleted takes its remarks along.
-      const deleted = read.value.changes.filter(({ verb }) => verb === "delete");
-      const emptied = deleted.map(({ owner, type }) => ({ owner, type, comments: [] }));
-      await replaceComments(context.db, changed.value.zone.id, [...emptied, ...read.value.comments]);
       return ok(
         new RawReply("application/json", "", 200, {
           "X-PDNS-Old-Serial": String(before.soa.serial),
@@ -328,6 +328,18 @@ const changing: MakeEndpoints = (context) => [
     },
   }),
 ];
+
+/** What becomes of remarks by changes of RRsets: one that is deleted takes its own along. */
+function commentsAfter({ changes, comments }: ReadRrsets): readonly CommentChange[] {
+  const deleted = changes.filter(({ verb }) => verb === "delete");
+  return [...deleted.map(({ owner, type }) => ({ owner, type, comments: [] })), ...comments];
+}
+
+/** A zone whose change is to put remarks in place as well. */
+function withComments<Target extends ZoneTarget>(target: Target, comments: readonly CommentChange[]): Target {
+  if (comments.length === 0) return target;
+  return { ...target, alsoWrite: (db, zoneId) => replaceComments(db, zoneId, comments) };
+}
 
 /** What programs send of a zone that they were shown: what is so already asks for nothing. */
 const putFields = settingsFields.extend({
@@ -378,10 +390,9 @@ async function putZone(
     const unwanted = await judgeComments(db, caller.token, read.value.comments, zone.id);
     if (unwanted) return refuse(unwanted);
     const replaced = await changeAndAnnounce(context, caller, domain, (whole) =>
-      replaceRecords(db, whole, read.value, now),
+      replaceRecords(db, withComments(whole, read.value.comments), read.value, now),
     );
     if (!replaced.ok) return replaced;
-    await replaceComments(db, zone.id, read.value.comments);
   }
   if (dnssec !== undefined || (denial !== undefined && isSigned)) {
     const signed = await setSigned(context, caller, domain, { isSigned, denial });

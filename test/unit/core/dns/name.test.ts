@@ -16,6 +16,7 @@ import {
   ROOT,
   sameName,
   toAscii,
+  withAncestors,
 } from "../../../../services/core/dns/name.ts";
 import { nameOf } from "./support.ts";
 
@@ -141,6 +142,14 @@ describe("relations between names", () => {
     expect(ancestorOf(name, 9)).toBe(name);
     expect(ancestorOf(name, 0)).toBe(ROOT);
     expect(name.labelCount).toBe(4);
+  });
+
+  it("lists the name and those above it, the closest first", () => {
+    const list = (text: string, end?: string) =>
+      withAncestors(nameOf(text), end === undefined ? undefined : nameOf(end)).map(formatDomainName);
+    expect(list("a.b.example.org.")).toEqual(["a.b.example.org.", "b.example.org.", "example.org.", "org."]);
+    expect(list("a.b.example.org.", "example.org.")).toEqual(["a.b.example.org.", "b.example.org."]);
+    expect([list("example.org.", "example.org."), list(".")]).toEqual([[], []]);
   });
 
   it("formats relative to the apex", () => {
