@@ -4,6 +4,7 @@ import { registry } from "../platform/observability/metrics.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { mayRead } from "../store/database-roles.ts";
 import {
+  countHeldInstances,
   type QueueStatus,
   readQueueStatus,
   readReplicationLag,
@@ -16,6 +17,9 @@ import type { Supervisor } from "./supervisor.ts";
 
 /** Counting a long queue costs the database something, so it is not done for every scrape. */
 const KEPT_MS = 15_000;
+
+/** What the state of the queue is read from. */
+const QUEUE_AREAS = ["messages", "deliveries", "routes", "warm-ups", "guards"];
 
 /** What the metrics of a deployment are made from. */
 export interface WatchedDeployment {
@@ -33,7 +37,8 @@ export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployme
   const where = (areas: readonly string[]) => () => mayRead(countingDb, areas);
   const zones = remember(() => readZoneStatus(countingDb), where(["zones"]));
   const signing = remember(() => readSigningStatus(countingDb), where(["signing"]));
-  const queue = remember(() => readQueueStatus(countingDb), where(["messages", "deliveries", "routes", "warm-ups"]));
+  const queue = remember(() => readQueueStatus(countingDb), where(QUEUE_AREAS));
+  const held = remember(() => countHeldInstances(countingDb), where(["guards"]));
   const lags = remember(() => readReplicationLag(countingDb));
   const gauges = [
     gauge("palomar_service_ready", "Whether a service of this node is ready", ["service"], async (set) => {
@@ -57,6 +62,14 @@ export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployme
       "For how long the signed zone that has waited longest has been due for its upkeep",
       [],
       whenKnown(signing, (read, set) => set(read.overdueSeconds)),
+    ),
+    gauge(
+      "palomar_instances_held",
+      "Instances of which nothing leaves, by who holds them (guard, operator)",
+      ["by"],
+      whenKnown(held, (read, set) => {
+        for (const [by, count] of Object.entries(read)) set(count, { by });
+      }),
     ),
     ...queueGauges(queue),
     ...paceGauges(queue),
@@ -90,13 +103,13 @@ function queueGauges(queue: () => Promise<QueueStatus | undefined>): string[] {
     ),
     gauge(
       "palomar_queue_ready_seconds",
-      "For how long the mail that waits longest could have been taken by a worker",
+      "For how long the mail that waits longest could have been taken by a worker; what is held on purpose does not wait",
       [],
       whenKnown(queue, (read, set) => set(read.readySeconds)),
     ),
     gauge(
       "palomar_queue_partitions",
-      "Unfinished partitions of the queue, by state",
+      "Unfinished partitions of the queue, by state; what is held on purpose is held, not ready",
       ["state"],
       whenKnown(queue, (read, set) => {
         for (const [state, count] of Object.entries(read.partitions)) set(count, { state });

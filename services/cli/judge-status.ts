@@ -12,6 +12,7 @@ const limitsFile = z.strictObject({
   nodeSilentSeconds: amount,
   nodeLagMs: amount,
   queueReadySeconds: amount,
+  putOffRecipients: amount,
   paceWaitSeconds: amount,
   inboundWaiting: amount,
   quarantined: amount,
@@ -39,13 +40,18 @@ export interface KnownStatus extends DeploymentStatus {
 
 /** What is wrong, a line each, and what to do about it where that is not plain. */
 export function judgeStatus(status: KnownStatus, limits: StatusLimits): string[] {
-  const { queue, inbound, signing, nodes, replication } = status;
+  const { queue, outcomes, inbound, signing, nodes, replication } = status;
   return [
     ...nodes.flatMap((node) => judgeNode(node, limits)),
     ...missingServices(status, limits),
     ...status.leftOut.map(describeLeftOut),
     ...(queue.readySeconds > limits.queueReadySeconds
       ? [`mail is ready for ${describeSeconds(queue.readySeconds)} now: see the queues by destination in the console`]
+      : []),
+    ...(outcomes.settled === 0 && outcomes.putOff > limits.putOffRecipients
+      ? [
+          `no mail gets through: in ${outcomes.minutes} min ${outcomes.putOff} recipients were put off, and nobody was delivered to. Can this host connect? The queues by destination in the console have the replies`,
+        ]
       : []),
     ...queue.longestPaceWaits
       .filter(({ seconds }) => seconds > limits.paceWaitSeconds)

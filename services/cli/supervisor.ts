@@ -9,6 +9,7 @@ import { programFile, programRunner } from "../platform/package-folder.ts";
 import type { Addresses, AddressName, ServiceName } from "../platform/service.ts";
 import { LISTENERS } from "./address-book.ts";
 import { CommandRefused } from "./command-errors.ts";
+import { KeptCounts } from "./kept-counts.ts";
 import { NODE_OPTIONS_OF } from "./node-options.ts";
 import type { FromService, ToService } from "./service-messages.ts";
 
@@ -44,6 +45,8 @@ interface Supervised {
   failures: number;
   /** Ends that were not asked for, ever. */
   restarts: number;
+  /** What all of its processes have counted. */
+  readonly counts: KeptCounts;
 }
 
 /** How a process ended, or that there could be none. */
@@ -147,10 +150,12 @@ export class Supervisor {
     for (const child of this.#children()) child.kill("SIGKILL");
   }
 
-  /** The metrics of every service that answers in time. */
+  /** The metrics of every service: of one that does not answer in time, and of what has ended, what they had counted. */
   async collectMetrics(): Promise<MetricFamilies[]> {
-    const answers = await Promise.all(this.#children().map(askMetrics));
-    return answers.filter((families) => families !== undefined);
+    const answers = [...this.#services.values()].map(async ({ child, counts }) =>
+      counts.withKept(child && (await askMetrics(child))),
+    );
+    return (await Promise.all(answers)).flat();
   }
 
   #children(): ChildProcess[] {
@@ -161,7 +166,8 @@ export class Supervisor {
   #startFirst(name: ServiceName): Promise<void> {
     return new Promise((resolve, reject) => {
       const states = { ready: false, hasBeenReady: false };
-      const service: Supervised = { name, child: undefined, ...states, startedAt: 0, failures: 0, restarts: 0 };
+      const counts = new KeptCounts();
+      const service: Supervised = { name, child: undefined, ...states, startedAt: 0, failures: 0, restarts: 0, counts };
       this.#services.set(name, service);
       this.#supervise(service, resolve).catch(reject);
     });
@@ -174,6 +180,7 @@ export class Supervisor {
       service.startedAt = performance.now();
       const { code, signal, failure } = await this.#run(service, onReady);
       service.ready = false;
+      service.counts.endProcess();
       if (this.#stopping) break;
       if (!service.hasBeenReady && (signal === null || service.restarts === FIRST_RESTARTS)) {
         throw new CommandRefused(`${name}: ${failure || `ended with ${signal ?? `status ${code}`}`}`);

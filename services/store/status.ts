@@ -1,6 +1,7 @@
 import { type Db, queryRows } from "../platform/postgres/db.ts";
 import { listHeldInstances } from "./mail/guard/holds.ts";
 import { listLongestWaits } from "./mail/pace/source-paces.ts";
+import { listHeldDestinations } from "./mail/queue/queue-destinations.ts";
 
 /** Zones by whether they are answered for. */
 export interface ZoneStatus {
@@ -19,11 +20,14 @@ export interface SigningStatus {
 export interface QueueStatus {
   /** Recipients that still have to be delivered. */
   readonly recipients: number;
-  /** Unfinished partitions by state; each of {@link PARTITION_STATES} is there. */
+  /**
+   * Unfinished partitions by state; each of {@link PARTITION_STATES} is there. What is ready of an instance or for a destination
+   * that is held is `held`, as what is of a batch that is.
+   */
   readonly partitions: Readonly<Record<string, number>>;
   /** Age of the oldest message with recipients left, in seconds. What is refused for now grows old without fault of ours. */
   readonly oldestSeconds: number;
-  /** For how long the partition that waits longest could have been taken by a worker, in seconds. */
+  /** For how long the partition that waits longest could have been taken by a worker, in seconds; nobody takes what is held. */
   readonly readySeconds: number;
   /** Destinations that are left alone for now. */
   readonly backoffs: number;
@@ -47,6 +51,16 @@ export interface QueueStatus {
   readonly warmUpSent: number;
 }
 
+/** What came of mail lately. */
+export interface OutcomeStatus {
+  /** Of so many minutes. */
+  readonly minutes: number;
+  /** Recipients who were delivered to, refused for good or given up. */
+  readonly settled: number;
+  /** Recipients who were tried and are to be tried again. */
+  readonly putOff: number;
+}
+
 /** What came back and is not applied, and where it could not be fetched. */
 export interface InboundStatus {
   readonly waiting: number;
@@ -60,21 +74,26 @@ export interface DeploymentStatus {
   readonly zones: ZoneStatus;
   readonly signing: SigningStatus;
   readonly queue: QueueStatus;
+  readonly outcomes: OutcomeStatus;
   readonly inbound: InboundStatus;
   /** Instances of which nothing leaves. */
   readonly held: readonly { readonly name: string; readonly reason: string }[];
 }
 
+/** Whether mail gets through is told by so many minutes. */
+const OUTCOME_MINUTES = 30;
+
 export async function readStatus(db: Db): Promise<DeploymentStatus> {
-  const [zones, signing, queue, inbound, held] = await Promise.all([
+  const [zones, signing, queue, outcomes, inbound, held] = await Promise.all([
     readZoneStatus(db),
     readSigningStatus(db),
     readQueueStatus(db),
+    readOutcomeStatus(db, OUTCOME_MINUTES),
     readInboundStatus(db),
     listHeldInstances(db),
   ]);
   return {
-    ...{ zones, signing, queue, inbound },
+    ...{ zones, signing, queue, outcomes, inbound },
     held: held.map(({ name, reason }) => ({ name, reason: reason.message })),
   };
 }
@@ -103,10 +122,15 @@ const MOST_WAITS = 10;
 const PARTITION_STATES = ["ready", "leased", "deferred", "held"] as const;
 
 export async function readQueueStatus(db: Db): Promise<QueueStatus> {
+  // Read before: no machine of a Citus joins them to the queue.
+  const holds = await readHolds(db);
   const [partitions, recipients, ready, backoffs, paces, waits, warmUps] = await Promise.all([
     queryRows<{ state: string; count: number }>(
       db,
-      "select state, count(*)::int from partitions where state <> 'finished' group by 1",
+      `select case when state = 'ready' and (instance_id = any($1::bigint[]) or destination = any($2::text[])) then 'held'
+              else state end as state, count(*)::int
+         from partitions where state <> 'finished' group by 1`,
+      holds,
     ),
     queryRows<{ count: number; oldest: number }>(
       db,
@@ -122,7 +146,8 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
       `select coalesce(extract(epoch from now() - min(greatest(due_at, modified_at))), 0)::int as seconds
          from partitions where state = 'ready'
           and destination not in (select destination from destination_backoffs where until > now())
-          and destination not in (select destination from destination_holds)`,
+          and instance_id <> all($1::bigint[]) and destination <> all($2::text[])`,
+      holds,
     ),
     queryRows<{ count: number }>(
       db,
@@ -155,6 +180,36 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
     warmUpPlanned: warmUps.planned,
     warmUpSent: warmUps.sent,
   };
+}
+
+/** The instances and the destinations of which nothing is to leave. */
+async function readHolds(db: Db): Promise<[instanceIds: number[], destinations: string[]]> {
+  const instances = queryRows<{ instance_id: number }>(
+    db,
+    "select instance_id from instance_guards where held_at is not null",
+  );
+  return [(await instances).map(({ instance_id }) => instance_id), await listHeldDestinations(db)];
+}
+
+/**
+ * What came of mail within the last minutes.
+ * @param minutes how many
+ */
+export async function readOutcomeStatus(db: Db, minutes: number): Promise<OutcomeStatus> {
+  const since = "now() - make_interval(mins => $1)";
+  const counts = (statement: string) => queryRows<{ count: number }>(db, statement, [minutes]);
+  const settled = (table: string) =>
+    counts(`select coalesce(sum(tried), 0)::int as count from ${table} where minute > ${since}`);
+  const [folded, unfolded, putOff] = await Promise.all([
+    settled("outcome_counts"),
+    settled("outcome_deltas"),
+    counts(
+      `select count(*)::int from partitions p
+         join deliveries d on d.instance_id = p.instance_id and d.partition_id = p.id and d.state = 'queued' and d.attempts > 0
+        where p.state = 'deferred' and p.paced_by is null and p.modified_at > ${since}`,
+    ),
+  ]);
+  return { minutes, settled: folded[0]!.count + unfolded[0]!.count, putOff: putOff[0]!.count };
 }
 
 async function readWarmUpStatus(db: Db) {
@@ -195,4 +250,14 @@ export async function readReplicationLag(
     `select application_name as standby, coalesce(extract(epoch from replay_lag), 0)::float8 as seconds
        from pg_stat_replication where state = 'streaming'`,
   );
+}
+
+/** Instances of which nothing leaves, by who holds them. */
+export async function countHeldInstances(db: Db): Promise<{ readonly guard: number; readonly operator: number }> {
+  const [row] = await queryRows<{ guard: number; operator: number }>(
+    db,
+    `select count(*) filter (where held_by = 'guard')::int as guard, count(*) filter (where held_by <> 'guard')::int as operator
+       from instance_guards where held_at is not null`,
+  );
+  return row!;
 }

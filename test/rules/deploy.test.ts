@@ -33,10 +33,17 @@ const isRoot = process.platform === "linux" && process.getuid?.() === 0;
 const skipNote = (program: string) => (isInstalled(program) ? "" : ` (skipped: ${program} is not installed)`);
 
 test.skipIf(!isInstalled("promtool"))(
-  `Prometheus takes its configuration and the alert rules${skipNote("promtool")}`,
+  `Prometheus takes its configuration and the alert rules, with an Alertmanager as well${skipNote("promtool")}`,
   () => {
     expect(run("promtool", "check", "rules", join(deploy, "prometheus/alerts.yml")).output).toContain("SUCCESS");
-    expect(run("promtool", "check", "config", join(deploy, "prometheus/prometheus.yml")).status).toBe(0);
+    const file = join(deploy, "prometheus/prometheus.yml");
+    expect(run("promtool", "check", "config", file).status).toBe(0);
+    const told = readFileSync(file, "utf8")
+      .replace(/^# (alerting:| {2}.*)$/gm, "$1")
+      .replace("- alerts.yml", "- none.yml");
+    expect(told).toMatch(/^alerting:$/m);
+    writeFileSync(join(folder, "told.yml"), told);
+    expect(run("promtool", "check", "config", "--syntax-only", join(folder, "told.yml"))).toMatchObject({ status: 0 });
   },
 );
 
@@ -45,7 +52,8 @@ const FIRING: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   NodeDown: { 'up{job="palomar", instance="one"}': "0x100" },
   ServiceNotReady: { 'palomar_service_ready{service="delivery"}': "0x100" },
   ServiceRestarts: { 'palomar_service_restarts_total{service="delivery"}': "0+1x100" },
-  InstanceHeld: { 'palomar_observations_total{kind="instance-held"}': "0x80 1x20" },
+  InstanceHeld: { 'palomar_instances_held{by="guard"}': "0x80 1x20" },
+  InstanceSuspicious: { 'palomar_observations_total{kind="instance-suspicious"}': "0x80 1x20" },
   DatabaseAway: { palomar_database_up: "0x100" },
   ZonesStale: { palomar_dns_behind_seconds: "0+60x100" },
   ZonesPublishedSlowly: {
@@ -62,19 +70,31 @@ const FIRING: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'palomar_dns_responses_total{rcode="2"}': "0+90x100",
   },
   RateLimitActive: { palomar_dns_rate_dropped_total: "0+9000x100" },
+  SecondariesNotTold: { 'palomar_observations_total{kind="notify-given-up"}': "0x80 12x20" },
   SigningBehind: { palomar_dnssec_overdue_seconds: "0+60x100" },
-  PoolMembersDown: { 'palomar_pool_members_turned_total{to="down"}': "0+1x100" },
+  PoolMembersDown: { 'palomar_pool_members_turned_total{to="down"}': "0x85 1x15" },
   PoolChecksPutOff: { palomar_pool_checks_put_off_total: "0+600x100" },
   MailWaits: { palomar_queue_ready_seconds: "12000+60x100" },
   PaceWaitsLong: { palomar_pace_longest_wait_seconds: "3000x100" },
   WarmUpPaused: { palomar_warm_up_paused: "1x100" },
   MailStandsStill: {
-    'palomar_queue_partitions{state="ready"}': "5x100",
+    palomar_queue_ready_seconds: "0+60x100",
     'palomar_delivery_attempts_total{outcome="delivered"}': "7x100",
   },
+  MailPutOff: {
+    'palomar_delivery_attempts_total{outcome="delivered"}': "7x100",
+    'palomar_delivery_attempts_total{outcome="deferred"}': "0x75 0+30x25",
+  },
+  // Recipients of a night, tried again every few hours.
+  MailPutOffForLong: {
+    'palomar_delivery_attempts_total{outcome="delivered"}': "7x100",
+    'palomar_delivery_attempts_total{outcome="deferred"}': "0+1x100",
+  },
+  OutcomesNotStored: { 'palomar_observations_total{kind="outcomes-not-stored"}': "0x65 0+1x35" },
   ManyHardBounces: {
     'palomar_bounces_total{class="hard", reason="userunknown"}': "0+9x100",
     'palomar_delivery_attempts_total{outcome="delivered"}': "0+90x100",
+    'palomar_delivery_attempts_total{outcome="bounced"}': "0+9x100",
   },
   Blocked: {
     'palomar_bounces_total{class="soft", reason="blocked"}': "0+9x100",
@@ -87,9 +107,20 @@ const FIRING: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   BouncesWait: { 'palomar_inbound_messages{state="waiting"}': "1001x100" },
   InboundTurnedAway: { 'palomar_inbound_refused_total{class="feedback", reason="source-rate"}': "0+60x100" },
   Quarantine: { 'palomar_inbound_messages{state="quarantined"}': "1x100" },
+  TouchesLost: { 'palomar_observations_total{kind="tracking-event-lost"}': "0x85 1x15" },
+  WebhooksRefused: {
+    'palomar_webhook_batches_total{state="waiting"}': "0+1x100",
+    'palomar_webhook_batches_total{state="delivered"}': "3x100",
+  },
+  WebhooksGivenUp: { 'palomar_webhook_batches_total{state="failed"}': "0x80 1x20" },
+  KeyGuesses: { 'palomar_observations_total{kind="key-wrong"}': "0+400x100" },
   ApiErrors: {
     'palomar_http_request_seconds_count{service="dns-api", status="2xx"}': "0+900x100",
-    'palomar_http_request_seconds_count{service="dns-api", status="5xx"}': "0+90x100",
+    'palomar_http_request_seconds_count{service="dns-api", status="5xx"}': "0x82 0+90x18",
+  },
+  ApiErrorsNowAndThen: {
+    'palomar_http_request_seconds_count{service="dns-api", status="2xx"}': "0+5x100",
+    'palomar_http_request_seconds_count{service="dns-api", status="5xx"}': "0x20 3x20 6x20 9x40",
   },
   ApiSlow: {
     'palomar_http_request_seconds_bucket{service="dns-api", le="2.5"}': "0x100",
@@ -109,6 +140,9 @@ const QUIET: Readonly<Record<string, string>> = {
   'palomar_dns_publication_seconds_bucket{le="5"}': "0+9x100",
   'palomar_dns_publication_seconds_bucket{le="+Inf"}': "0+9x100",
   'palomar_dns_responses_total{rcode="0"}': "0+900x100",
+  // A server that is hardly asked, half of it about a zone that has no memory.
+  'palomar_dns_responses_total{rcode="0", instance="two"}': "0+1x100",
+  'palomar_dns_responses_total{rcode="2", instance="two"}': "0+1x100",
   palomar_dns_zones_left_out: "0x100",
   palomar_dns_zones_outdated: "0x100",
   palomar_dns_zone_database_octets: "500x100",
@@ -123,6 +157,17 @@ const QUIET: Readonly<Record<string, string>> = {
   palomar_queue_oldest_seconds: "200000x100",
   'palomar_queue_partitions{state="ready"}': "5x100",
   'palomar_delivery_attempts_total{outcome="delivered"}': "0+90x100",
+  'palomar_delivery_attempts_total{outcome="deferred"}': "0+90x100",
+  'palomar_delivery_attempts_total{outcome="bounced"}': "0+1x100",
+  // An operator holds somebody, for reasons of their own.
+  'palomar_instances_held{by="guard"}': "0x100",
+  'palomar_instances_held{by="operator"}': "1x100",
+  // Somebody's secondary, somebody's webhook and somebody's old key.
+  'palomar_observations_total{kind="notify-given-up"}': "0x80 5x20",
+  'palomar_observations_total{kind="key-wrong"}': "0+60x100",
+  'palomar_observations_total{kind="outcomes-not-stored"}': "0x78 5x22",
+  'palomar_webhook_batches_total{state="delivered"}': "0+1x100",
+  'palomar_webhook_batches_total{state="waiting"}': "0+1x100",
   'palomar_bounces_total{class="hard", reason="userunknown"}': "0+1x100",
   palomar_complaints_total: "0x50 3x50",
   'palomar_inbound_messages{state="waiting"}': "3x100",
@@ -130,7 +175,11 @@ const QUIET: Readonly<Record<string, string>> = {
   // Somebody sends a report that is too large, again and again; a provider came a little too fast, once.
   'palomar_inbound_refused_total{class="feedback", reason="size"}': "0+60x100",
   'palomar_inbound_refused_total{class="return-path", reason="source-rate"}': "0x50 60x50",
+  // A fail-over of half a minute, six minutes ago; and somebody who calls ten times within the hour.
   'palomar_http_request_seconds_count{service="dns-api", status="2xx"}': "0+900x100",
+  'palomar_http_request_seconds_count{service="dns-api", status="5xx"}': "0x84 450x16",
+  'palomar_http_request_seconds_count{service="mail-api", status="2xx"}': "0x85 1x1 2x1 3x20",
+  'palomar_http_request_seconds_count{service="mail-api", status="5xx"}': "0x84 2x1 4x20",
   'palomar_http_request_seconds_bucket{service="dns-api", le="0.5"}': "0+9x100",
   'palomar_http_request_seconds_bucket{service="dns-api", le="+Inf"}': "0+9x100",
   'palomar_database_replication_lag_seconds{standby="two"}': "1x100",
@@ -164,6 +213,47 @@ test.skipIf(!isInstalled("promtool"))(
   },
   300_000,
 );
+
+/** By alert: what is measured, as {@link FIRING}, and what it then says. */
+const SAID: readonly (readonly [alert: string, series: Readonly<Record<string, string>>, summary: string])[] = [
+  [
+    "PoolMembersDown",
+    { 'palomar_pool_members_turned_total{to="down", instance="one"}': "0x85 1x15" },
+    "1 addresses of pool members went down in ten minutes: `palomar pool down` lists them",
+  ],
+  // 300 of 320 recipients do not exist.
+  [
+    "ManyHardBounces",
+    {
+      'palomar_bounces_total{noticed="session", class="hard", reason="userunknown"}': "0x60 300x40",
+      'palomar_delivery_attempts_total{outcome="delivered"}': "0x60 20x40",
+      'palomar_delivery_attempts_total{outcome="bounced"}': "0x60 300x40",
+    },
+    "93.75% hard bounces: a list is old, or somebody sends to addresses that were bought",
+  ],
+];
+
+test.skipIf(!isInstalled("promtool"))(`alerts say how many, and what share${skipNote("promtool")}`, () => {
+  const rules = readFileSync(join(deploy, "prometheus/alerts.yml"), "utf8");
+  const tests = SAID.map(([alertname, series, summary]) => {
+    const [, severity, runbook] = new RegExp(`alert: ${alertname}\\n[^]*?severity: (\\w+)[^]*?runbook: (.*)`).exec(
+      rules,
+    )!;
+    return {
+      interval: "1m",
+      input_series: Object.entries(series).map(([name, values]) => ({ series: name, values })),
+      alert_rule_test: [
+        {
+          ...{ eval_time: "90m", alertname },
+          exp_alerts: [{ exp_labels: { severity }, exp_annotations: { summary, runbook } }],
+        },
+      ],
+    };
+  });
+  const file = join(folder, "texts-test.yml");
+  writeFileSync(file, JSON.stringify({ rule_files: [join(deploy, "prometheus/alerts.yml")], tests }));
+  expect(run("promtool", "test", "rules", file)).toEqual({ status: 0, output: expect.stringContaining("SUCCESS") });
+});
 
 test.skipIf(!isInstalled("promtool"))(`every query of the dashboards is lawful${skipNote("promtool")}`, () => {
   const queries = dashboards().flatMap(({ panels }) =>

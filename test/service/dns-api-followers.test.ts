@@ -1,13 +1,16 @@
 import { once } from "node:events";
 import { createServer, type Server } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { registerPoolCommand } from "../../services/cli/commands/pool.ts";
 import { type DomainName, formatDomainName, nameSortKey, parseDomainName } from "../../services/core/dns/name.ts";
 import { importZone } from "../../services/operations/dns/zone-files.ts";
+import type { ServiceContext } from "../../services/platform/service.ts";
 import { addTargets, claimDueTargets } from "../../services/store/dns/follow-targets.ts";
 import { findQuotaOwner, setLimits } from "../../services/store/dns/quota-settings.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
 import { type AnsweringResolver, startAnsweringResolver } from "../support/answering-resolver.ts";
-import { makeZone, type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
+import { runCommand } from "../support/command.ts";
+import { KEY_RING, makeZone, type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
 
 let api: RunningApi;
 let resolver: AnsweringResolver;
@@ -475,6 +478,13 @@ test("a company has so many addresses checked and no more", async () => {
 });
 
 describe("a pool", () => {
+  /** What `palomar pool` prints. */
+  const run = async (...words: string[]) => {
+    const database = { db: api.database.db, keyRing: KEY_RING, config: {} as ServiceContext["config"] };
+    const { json } = await runCommand(registerPoolCommand, database, ["pool", ...words]);
+    // biome-ignore lint/suspicious/noExplicitAny: what a command prints.
+    return json[0] as any;
+  };
   const HEALTH = { type: "tcp", interval: 5, timeout: 1, tries: 2, recovery: 0 } as const;
 
   test("gives the members that are well, leaves out one that is not, and takes it back", async () => {
@@ -504,6 +514,13 @@ describe("a pool", () => {
       ],
       history: [{ member: "two", address: "127.0.0.3", up: false }],
     });
+    // That which went last is the first.
+    expect((await run("down"))[0]).toEqual({
+      ...{ zone, pool: zone, member: "two", address: "127.0.0.3", since: expect.any(Date) },
+      reasons: [{ node: "main", reason: "no connection: ECONNREFUSED" }],
+    });
+    // By the name that lists have.
+    expect(await run("show", zone, zone)).toMatchObject({ pool_id: id });
     const back = await backend("127.0.0.3", first.port);
     await becomes(zone, "@", ["127.0.0.2", "127.0.0.3"]);
 

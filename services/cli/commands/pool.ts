@@ -1,12 +1,18 @@
 import type { Command } from "commander";
 import type { PoolDefinition } from "../../core/dns/follow/follower.ts";
 import { nameOf } from "../../core/dns/follow/follower-edits.ts";
-import { parseDomainName } from "../../core/dns/name.ts";
+import { type DomainName, parseDomainName } from "../../core/dns/name.ts";
 import { drainMember } from "../../operations/dns/pool-drain.ts";
 import { systemClock } from "../../platform/clock.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { type ListedFollower, listFollowers } from "../../store/dns/followers.ts";
-import { listCheckingNodes, listPoolEvents, readJudgedProbes } from "../../store/dns/pool-probes.ts";
+import {
+  type DownMember,
+  listCheckingNodes,
+  listDownMembers,
+  listPoolEvents,
+  readJudgedProbes,
+} from "../../store/dns/pool-probes.ts";
 import { notifyZones } from "../../store/dns/zone-notices.ts";
 import { findZone, type Zone } from "../../store/dns/zones.ts";
 import { noteWarnings, orRefuse } from "../input.ts";
@@ -14,6 +20,7 @@ import { COMMAND_ACTOR, type CommandRuntime } from "../runtime.ts";
 import { readZoneName } from "./zone-names.ts";
 
 const EVENTS_SHOWN = 20;
+const DOWN_SHOWN = 1_000;
 
 /** `palomar pool`: pools of a zone, what their members are like, and members that are to be spared. */
 export function registerPoolCommand(program: Command, runtime: CommandRuntime): void {
@@ -22,6 +29,7 @@ export function registerPoolCommand(program: Command, runtime: CommandRuntime): 
     .description("pools: names that have the addresses of those members that are well");
   registerList(pool, runtime);
   registerShow(pool, runtime);
+  registerDown(pool, runtime);
   registerDrain(pool, runtime, true);
   registerDrain(pool, runtime, false);
 }
@@ -72,6 +80,26 @@ function registerShow(pool: Command, runtime: CommandRuntime): void {
     });
 }
 
+function registerDown(pool: Command, runtime: CommandRuntime): void {
+  pool
+    .command("down")
+    .description(`list the members of all zones' pools that are down, and why: the ${DOWN_SHOWN} that went last`)
+    .action(async () => {
+      const down = await runtime.withDatabase(({ db }) => listDownMembers(db, DOWN_SHOWN, new Date()));
+      runtime.print(down.map(downJson), down.length === 0 ? "none" : down.map(describeDown).join("\n"));
+    });
+}
+
+function downJson({ zone, owner, member, address, since, reasons }: DownMember) {
+  const said = reasons.map(({ node, reason }) => ({ node, reason: reason?.message ?? null }));
+  return { zone, pool: nameOf(owner), member, address, since, reasons: said };
+}
+
+function describeDown({ zone, owner, member, address, since, reasons }: DownMember): string {
+  const why = reasons.flatMap(({ node, reason }) => (reason ? [`${node}: ${reason.message}`] : []));
+  return [zone, nameOf(owner), member, address, since.toISOString(), why.join("; ")].join("\t").trimEnd();
+}
+
 function registerDrain(pool: Command, runtime: CommandRuntime, drain: boolean): void {
   pool
     .command(drain ? "drain" : "undrain")
@@ -104,7 +132,9 @@ async function findOwnZone(runtime: CommandRuntime, db: Db, fqdn: string): Promi
 async function findPool(runtime: CommandRuntime, db: Db, zone: Zone, name: string): Promise<ListedFollower> {
   const owner = parseDomainName(name, zone.apex);
   const pools = await listFollowers(db, zone.id, "pool");
-  const found = owner.ok && pools.find((one) => one.owner.key === owner.value.key);
+  // Relative to the zone, or as lists have it.
+  const isMeant = (one: DomainName) => (owner.ok && one.key === owner.value.key) || nameOf(one) === name.toLowerCase();
+  const found = pools.find((one) => isMeant(one.owner));
   return found || runtime.refuse(`${zone.name} has no pool ${name}`);
 }
 

@@ -163,13 +163,15 @@ function describeStack({ ready }: StackStatus): string {
   return ready ? "ready" : "not ready here";
 }
 
-function describeDeployment({ zones, signing, queue, inbound, nodes, replication }: KnownStatus): string[] {
+function describeDeployment({ zones, signing, queue, outcomes, ...known }: KnownStatus): string[] {
+  const { inbound, nodes, replication } = known;
   const partitions = Object.entries(queue.partitions).map(([state, count]) => `${count} ${state}`);
   return [
     ...nodes.map((node, index) => `${index === 0 ? "nodes   " : "        "} ${describeNode(node)}`),
     `zones    ${zones.published} published, ${zones.suspended} suspended, ${signing.zones} signed`,
     `queue    ${queue.recipients} recipients, the oldest for ${describeSeconds(queue.oldestSeconds)}`,
     `         partitions: ${partitions.join(", ")}; ${queue.backoffs} destinations left alone for now`,
+    `         in ${outcomes.minutes} min: ${outcomes.settled} recipients settled, ${outcomes.putOff} put off`,
     `         ${describePaces(queue)}`,
     `inbound  ${inbound.waiting} waiting, ${inbound.quarantined} in quarantine`,
     ...replication.map(({ standby, seconds }) => `standby  ${standby}, ${describeSeconds(seconds)} behind`),

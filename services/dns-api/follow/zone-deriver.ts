@@ -36,6 +36,7 @@ const membersTurned = new Counter({
   labelNames: ["to"],
   registers: [registry],
 });
+for (const to of ["up", "down"]) membersTurned.inc({ to }, 0);
 
 export interface ZoneDeriverOptions {
   readonly context: DnsApiContext;

@@ -37,6 +37,8 @@ export interface Unreadable {
   readonly access: () => readonly string[];
 }
 
+/** Response codes up to this one are shown before there are any (RFC 1035 §4.1.1): an increase is of two values. */
+const REFUSED = 5;
 /** So many of a kind are named. */
 const MOST_NAMED = 20;
 
@@ -68,7 +70,7 @@ export function exportStatistics(
       collect() {
         for (let rcode = 0; rcode < RCODE_COUNTERS; rcode += 1) {
           const increase = statistics.takeIncrease(STATISTIC.RCODE + rcode);
-          if (increase > 0) this.inc({ rcode: String(rcode) }, increase);
+          if (increase > 0 || rcode <= REFUSED) this.inc({ rcode: String(rcode) }, increase);
         }
       },
     }),

@@ -1,9 +1,11 @@
 import { AggregatorRegistry, Counter, Gauge, Histogram, Registry } from "prom-client";
+import { BOUNCE_REASONS } from "../../core/mail/bounce/reason.ts";
 import {
   type Consequences,
   consequenceOf,
   type InboundClass,
   type Observation,
+  type ObservationKind,
   type ObservedBounce,
 } from "./observation.ts";
 
@@ -17,6 +19,22 @@ const observations = new Counter({
   labelNames: ["kind"],
   registers: [registry],
 });
+
+/**
+ * Those that alert rules name. An increase is of two values: what a counter begins with is none, so all that alert rules count
+ * is there from the start, as 0.
+ */
+const ALERTED_KINDS: readonly ObservationKind[] = [
+  "instance-suspicious",
+  "notify-given-up",
+  "key-wrong",
+  "key-not-looked-at",
+  "submission-login-failed",
+  "tracking-event-lost",
+  "tracking-event-dropped",
+  "outcomes-not-stored",
+];
+for (const kind of ALERTED_KINDS) observations.inc({ kind }, 0);
 
 const httpSeconds = new Histogram({
   name: "palomar_http_request_seconds",
@@ -40,7 +58,6 @@ const deliveries = new Counter({
   registers: [registry],
 });
 
-// A rate is of two values: the first delivery of a process is seen as one only where there was a 0 before.
 for (const outcome of ["delivered", "deferred", "bounced"]) deliveries.inc({ outcome }, 0);
 
 const reports = new Counter({
@@ -56,6 +73,11 @@ const bounces = new Counter({
   labelNames: ["noticed", "class", "reason"],
   registers: [registry],
 });
+for (const noticed of ["session", "report"]) {
+  for (const reason of BOUNCE_REASONS) {
+    for (const severity of ["hard", "soft"]) bounces.inc({ noticed, class: severity, reason }, 0);
+  }
+}
 
 const complaints = new Counter({
   name: "palomar_complaints_total",
@@ -144,8 +166,10 @@ const eventStreamsCut = new Counter({
 
 /** What an observation adds to the metrics beside its count. */
 const MEASURED: Consequences<[service: string], void> = {
-  "http-request": ({ method, status, ms }, service) =>
-    httpSeconds.observe({ service, method, status: `${String(status)[0]}xx` }, ms / 1_000),
+  "http-request": ({ method, status, ms }, service) => {
+    expectErrors(service, method);
+    httpSeconds.observe({ service, method, status: `${String(status)[0]}xx` }, ms / 1_000);
+  },
   "zones-published": ({ changed, ms }) => {
     if (changed > 0) publicationSeconds.observe(ms / 1_000);
   },
@@ -183,6 +207,16 @@ const MEASURED: Consequences<[service: string], void> = {
 
 for (const kind of ["dmarc", "tls"]) senderReports.inc({ kind }, 0);
 
+const expected = new Set<string>();
+
+/** Errors of ours are counted from 0 on, for each method that was ever asked. */
+function expectErrors(service: string, method: string): void {
+  const asked = `${service} ${method}`;
+  if (expected.has(asked)) return;
+  expected.add(asked);
+  httpSeconds.zero({ service, method, status: "5xx" });
+}
+
 function countBounce(noticed: "session" | "report", bounce: ObservedBounce | undefined): void {
   if (bounce) bounces.inc({ noticed, class: bounce.hard ? "hard" : "soft", reason: bounce.reason });
 }
@@ -200,7 +234,12 @@ export type MetricFamilies = object[];
 interface Family {
   readonly name: string;
   readonly type: string;
-  readonly values: readonly { readonly value: number; readonly labels: Readonly<Record<string, string>> }[];
+  readonly values: readonly {
+    readonly value: number;
+    readonly labels: Readonly<Record<string, string>>;
+    /** Of a histogram: which of its parts it is. */
+    readonly metricName?: string;
+  }[];
 }
 
 export async function collectMetrics(): Promise<MetricFamilies> {
@@ -220,6 +259,30 @@ export function labelsOf(
 ): string[] {
   const family = (families as Family[]).find(({ name }) => name === metric);
   return (family?.values ?? []).map(({ labels }) => labels[label]!).filter((value) => value !== undefined);
+}
+
+/**
+ * What only grows of the families of two processes, added up.
+ * @returns counters and histograms alone
+ */
+export function addCounts(one: MetricFamilies, other: MetricFamilies): MetricFamilies {
+  const sums = new Map<string, Family>();
+  for (const family of [...one, ...other] as Family[]) {
+    if (family.type !== "counter" && family.type !== "histogram") continue;
+    const sum = sums.get(family.name);
+    sums.set(family.name, { ...family, values: sum ? addValues(sum.values, family.values) : family.values });
+  }
+  return [...sums.values()];
+}
+
+function addValues(one: Family["values"], other: Family["values"]): Family["values"] {
+  const sums = new Map<string, Family["values"][number]>();
+  for (const series of [...one, ...other]) {
+    const { metricName = "", labels } = series;
+    const key = JSON.stringify([metricName, Object.entries(labels).sort()]);
+    sums.set(key, { ...series, value: series.value + (sums.get(key)?.value ?? 0) });
+  }
+  return [...sums.values()];
 }
 
 /** Sums the families of several processes into one Prometheus exposition text. */

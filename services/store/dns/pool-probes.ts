@@ -1,5 +1,6 @@
 import type { HealthCheck } from "../../core/dns/follow/health-check.ts";
 import type { ProbeState, ProbeVerdict } from "../../core/dns/follow/probe-state.ts";
+import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
 import type { Sentence } from "../../core/sentences.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
 
@@ -98,6 +99,36 @@ export async function readJudgedProbes(db: Db, followerIds: readonly number[], n
     },
     verdicts: row.verdicts.map((verdict) => ({ ...verdict, since: new Date(verdict.since) })),
   }));
+}
+
+/** A member's address that is down. */
+export interface DownMember {
+  /** In text form as `zones.name`. */
+  readonly zone: string;
+  /** The pool's owner. */
+  readonly owner: DomainName;
+  readonly member: string;
+  readonly address: string;
+  readonly since: Date;
+  /** What the nodes say that are at work and find it down. */
+  readonly reasons: readonly { readonly node: string; readonly reason: Sentence | null }[];
+}
+
+/** Members' addresses that are down, of all zones, those that went last first. */
+export async function listDownMembers(db: Db, limit: number, now: Date): Promise<DownMember[]> {
+  const rows = await queryRows<Omit<DownMember, "owner"> & { readonly owner: Buffer }>(
+    db,
+    `select z.name as zone, f.owner, p.member, p.address, p.since,
+            coalesce((select jsonb_agg(jsonb_build_object('node', v.node, 'reason', v.reason) order by v.node)
+                        from probe_verdicts v where v.probe_id = p.id and not v.up
+                         and v.node in (select node from checking_workers where seen_at > $2)), '[]') as reasons
+       from pool_probes p
+       join followers f on f.id = p.follower_id
+       join zones z on z.id = f.zone_id
+      where not p.up order by p.since desc, p.id limit $1`,
+    [limit, new Date(now.getTime() - NODE_SEEN_MS)],
+  );
+  return rows.map((row) => ({ ...row, owner: nameFromStoredWire(row.owner) }));
 }
 
 /** Puts a pool's probes in the place of those it had, if it is still there; what stays keeps its state. */

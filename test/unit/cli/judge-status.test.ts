@@ -33,6 +33,7 @@ const GOOD: KnownStatus = {
     warmUpPlanned: 0,
     warmUpSent: 0,
   },
+  outcomes: { minutes: 30, settled: 1, putOff: 900 },
   inbound: { waiting: 2, quarantined: 0, mailboxes: [] },
   held: [],
   nodes: [node],
@@ -43,6 +44,8 @@ const GOOD: KnownStatus = {
 it("finds nothing wrong where nothing is", () => {
   expect(judgeStatus(GOOD, limits)).toEqual([]);
   expect(judgeStatus({ ...GOOD, nodes: [] }, limits)).toEqual([]);
+  // A quiet night, and somebody's server that is away.
+  expect(judgeStatus({ ...GOOD, outcomes: { minutes: 30, settled: 0, putOff: 20 } }, limits)).toEqual([]);
 });
 
 it.each<[Partial<KnownStatus>, string]>([
@@ -71,6 +74,10 @@ it.each<[Partial<KnownStatus>, string]>([
   [
     { queue: { ...GOOD.queue, readySeconds: 14_401 } },
     "mail is ready for 4 h now: see the queues by destination in the console",
+  ],
+  [
+    { outcomes: { minutes: 30, settled: 0, putOff: 21 } },
+    "no mail gets through: in 30 min 21 recipients were put off, and nobody was delivered to. Can this host connect? The queues by destination in the console have the replies",
   ],
   [{ inbound: { ...GOOD.inbound, waiting: 1_001 } }, "1001 bounces wait: is a bounce service running?"],
   [{ inbound: { ...GOOD.inbound, quarantined: 1 } }, "1 messages in quarantine: look at them in the console"],

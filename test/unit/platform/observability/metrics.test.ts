@@ -20,6 +20,8 @@ it("observations become counts, latencies and bounces by class, summed over proc
   const before = await seriesOfTwo();
   // Before the first one, so that it is seen.
   expect(before.has('palomar_delivery_attempts_total{outcome="delivered"}')).toBe(true);
+  expect(before.get('palomar_observations_total{kind="notify-given-up"}')).toBe(0);
+  expect(before.get('palomar_bounces_total{noticed="report",class="hard",reason="blocked"}')).toBe(0);
   measure({ kind: "http-request", requestId: "r1", method: "GET", path: "/", status: 204, ms: 7 }, "dns-api");
   const published = { kind: "zones-published", zones: 3, octets: 9_000 } as const;
   measure({ ...published, changed: 2, ms: 30 }, "dns-server");
@@ -43,6 +45,7 @@ it("observations become counts, latencies and bounces by class, summed over proc
   for (const [series, added] of [
     ['palomar_http_request_seconds_bucket{le="0.005",service="dns-api",method="GET",status="2xx"}', 0],
     ['palomar_http_request_seconds_bucket{le="0.01",service="dns-api",method="GET",status="2xx"}', 2],
+    ['palomar_http_request_seconds_count{service="dns-api",method="GET",status="5xx"}', 0],
     ["palomar_dns_publication_seconds_count", 2],
     ['palomar_delivery_attempts_total{outcome="deferred"}', 2],
     ['palomar_delivery_attempts_total{outcome="bounced"}', 2],
