@@ -57,7 +57,7 @@ export interface OutcomeStatus {
   readonly minutes: number;
   /** Recipients who were delivered to, refused for good or given up. */
   readonly settled: number;
-  /** Recipients who were tried and are to be tried again. */
+  /** Recipients who were tried and are to be tried again; no more than {@link MOST_PUT_OFF} are counted. */
   readonly putOff: number;
 }
 
@@ -80,6 +80,8 @@ export interface DeploymentStatus {
   readonly held: readonly { readonly name: string; readonly reason: string }[];
 }
 
+/** Deferred mail can be millions of recipients; that many tell enough. */
+const MOST_PUT_OFF = 100_000;
 /** Whether mail gets through is told by so many minutes. */
 const OUTCOME_MINUTES = 30;
 
@@ -204,9 +206,9 @@ export async function readOutcomeStatus(db: Db, minutes: number): Promise<Outcom
     settled("outcome_counts"),
     settled("outcome_deltas"),
     counts(
-      `select count(*)::int from partitions p
+      `select count(*)::int from (select 1 from partitions p
          join deliveries d on d.instance_id = p.instance_id and d.partition_id = p.id and d.state = 'queued' and d.attempts > 0
-        where p.state = 'deferred' and p.paced_by is null and p.modified_at > ${since}`,
+        where p.state = 'deferred' and p.paced_by is null and p.modified_at > ${since} limit ${MOST_PUT_OFF}) deferred`,
     ),
   ]);
   return { minutes, settled: folded[0]!.count + unfolded[0]!.count, putOff: putOff[0]!.count };
