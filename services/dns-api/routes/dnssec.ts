@@ -224,7 +224,7 @@ async function importFiles(
 ): Promise<Result<SignedZone, Refusal>> {
   const keys: BindKey[] = [];
   for (const { key, private: privateText } of files) {
-    const parsed = parseBindKey(target.apex, { keyText: key, privateText });
+    const parsed = await parseBindKey(target.apex, { keyText: key, privateText });
     if (!parsed.ok) return parsed;
     keys.push(parsed.value);
   }
