@@ -11,7 +11,7 @@ import { enableSigning } from "../../../operations/dns/zone-signing-switch.ts";
 import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
 import { listTokens } from "../../../store/dns/tokens.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
-import { changeSigningOf, stopSigning } from "../../signing-changes.ts";
+import { askParentBefore, changeSigningOf, stopSigning } from "../../signing-changes.ts";
 import { showDs } from "../../signing-json.ts";
 import { zoneTarget } from "../../zone-target.ts";
 import { nameOfZoneId } from "../zone-json.ts";
@@ -155,7 +155,10 @@ const changingKeys: MakeEndpoints = (context) => [
       if (!key.ok) return key;
       const all = await listKeys(context, caller, domain);
       if (all.ok && all.value.length > 1) return refuse(noMeaning("this", "a key of several goes by a rollover"));
-      const stopped = await changeSigningOf(context, caller, domain, (target) => stopSigning(context, target));
+      const lookUpDs = await askParentBefore(context, caller, domain);
+      const stopped = await changeSigningOf(context, caller, domain, (target) =>
+        stopSigning(context.db, target, lookUpDs),
+      );
       return stopped.ok ? ok(undefined) : stopped;
     },
   }),
