@@ -171,15 +171,15 @@ export class UpdateQueue {
 
 /**
  * How far another clock is ahead of ours, by what it said between two moments of ours. What was known before stays as long as
- * it can be true, since the answer that took least says most of it; it cannot once either clock has been set.
+ * it can be true, since the answer that took least says most of it; where it cannot, as a clock has been set, the nearest
+ * that can does.
  */
 export function databaseAhead(
   knownMs: number,
   saidMs: number,
   { sentMs, answeredMs }: { readonly sentMs: number; readonly answeredMs: number },
 ): number {
-  const leastMs = saidMs - answeredMs;
-  return leastMs <= knownMs && knownMs <= saidMs - sentMs ? knownMs : leastMs;
+  return Math.min(Math.max(knownMs, saidMs - answeredMs), saidMs - sentMs);
 }
 
 /** Somebody who waits for what becomes of a request. */
