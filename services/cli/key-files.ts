@@ -9,12 +9,18 @@ import type { CommandRuntime } from "./runtime.ts";
  * Reads key pairs in BIND's format.
  * @param files one file of each pair, or both, or their name without `.key` and `.private`
  */
-export function readKeyFiles(runtime: CommandRuntime, apex: DomainName, files: readonly string[]): BindKey[] {
+export async function readKeyFiles(
+  runtime: CommandRuntime,
+  apex: DomainName,
+  files: readonly string[],
+): Promise<BindKey[]> {
   const bases = [...new Set(files.map((file) => resolve(file.replace(/\.(key|private)$/, ""))))];
-  return bases.map((base) => {
+  const keys: BindKey[] = [];
+  for (const base of bases) {
     const [keyText, privateText] = [readText(runtime, `${base}.key`), readText(runtime, `${base}.private`)];
-    return orRefuse(runtime, parseBindKey(apex, { keyText, privateText }));
-  });
+    keys.push(orRefuse(runtime, await parseBindKey(apex, { keyText, privateText })));
+  }
+  return keys;
 }
 
 /** Writes a key pair into a folder; neither file may be there. @returns their paths */

@@ -1,11 +1,14 @@
 import type { Refusal } from "../core/refusal.ts";
 import type { Result } from "../core/result.ts";
+import { readHostedDs } from "../operations/dns/dnssec-hosted-parent.ts";
 import { checkParentDs, updateHostedParent } from "../operations/dns/dnssec-parent.ts";
 import { findSignedZone, type SignedZone, type SigningTarget } from "../operations/dns/zone-signing-state.ts";
 import { disableSigning } from "../operations/dns/zone-signing-switch.ts";
+import type { LookUpDs } from "../platform/lookups/ds-lookup.ts";
+import type { Db } from "../platform/postgres/db.ts";
 import type { DnsCaller } from "../store/dns/dns-callers.ts";
 import type { DnsApiContext } from "./context.ts";
-import { changeWholeZone } from "./zone-target.ts";
+import { changeWholeZone, zoneTarget } from "./zone-target.ts";
 
 /** Changes how the zone of a path is signed. */
 export function changeSigningOf(
@@ -30,11 +33,34 @@ export async function withParent(
   return findSignedZone(db, target);
 }
 
+/**
+ * Asks the parent of a signed zone for its DS before the change that needs to know it: in the turn, other changes of the zone, and
+ * all that is large, would wait for a parent that is slow. One that is hosted here is read in the turn.
+ * @returns gives what it said
+ */
+export async function askParentBefore(
+  { db, lookUpDs }: DnsApiContext,
+  caller: DnsCaller,
+  domain: string,
+): Promise<LookUpDs> {
+  const nobody: LookUpDs = async () => undefined;
+  const target = zoneTarget(caller, domain);
+  if (!target.ok) return nobody;
+  const found = await findSignedZone(db, target.value);
+  if (!found.ok || !found.value.state || (await readHostedDs(db, target.value.apex))) return nobody;
+  const said = await lookUpDs(target.value.apex);
+  return async () => said;
+}
+
 /** Stops signing, when the parent was asked and has no DS. */
-export async function stopSigning(context: DnsApiContext, target: SigningTarget): Promise<Result<SignedZone, Refusal>> {
-  const found = await findSignedZone(context.db, target);
+export async function stopSigning(
+  db: Db,
+  target: SigningTarget,
+  lookUpDs: LookUpDs,
+): Promise<Result<SignedZone, Refusal>> {
+  const found = await findSignedZone(db, target);
   if (!found.ok || !found.value.state) return found;
-  const checked = await checkParentDs(context.db, target, context.lookUpDs);
+  const checked = await checkParentDs(db, target, lookUpDs);
   if (!checked.ok) return checked;
-  return disableSigning(context.db, target, { force: false });
+  return disableSigning(db, target, { force: false });
 }

@@ -57,9 +57,11 @@ export class RateLimit {
     const key = this.#key(client, kind, origin);
     const bucket = (key >>> (32 - BUCKET_BITS)) * BUCKET_WORDS;
     const words = this.#words;
-    if (words[bucket] !== key || words[bucket + 1] !== nowSeconds) {
+    // As a word has it, which from 2^31 s on (2038) is another number.
+    const second = nowSeconds | 0;
+    if (words[bucket] !== key || words[bucket + 1] !== second) {
       words[bucket] = key;
-      words[bucket + 1] = nowSeconds;
+      words[bucket + 1] = second;
       words[bucket + 2] = 0;
     }
     const over = Atomics.add(words, bucket + 2, 1) + 1 - this.#settings.answersPerSecond;

@@ -1,11 +1,17 @@
+import { createSocket } from "node:dgram";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { decodeMessage, encodeMessage } from "../../services/core/dns/message.ts";
 import { exportSignedZone } from "../../services/operations/dns/zone-signed-file.ts";
 import { loadConfig } from "../../services/platform/config/config.ts";
 import { findAnyZone } from "../../services/store/dns/zones.ts";
+import { callApi } from "../support/api-client.ts";
 import { KEY_RING, RESELLER_TWO, type RunningApi, startApi, zoneFields } from "../support/dns-api.ts";
 import { eventually, nameOf } from "../support/dns-server.ts";
 import { complaintsAbout } from "../support/dnssec.ts";
 import { operatorOf } from "../support/operator.ts";
+
+const COMPANY_KEY = "company-key-of-acme";
 
 let api: RunningApi;
 let palomar: ReturnType<typeof operatorOf>;
@@ -13,7 +19,7 @@ let palomar: ReturnType<typeof operatorOf>;
 beforeAll(async () => {
   // Nobody answers there, so that what the parent has is never known from elsewhere.
   api = await startApi({ PALOMAR_RESOLVER: "127.0.0.1:1" });
-  await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: "company-key-of-acme" });
+  await api.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: COMPANY_KEY });
   const config = loadConfig({ PALOMAR_RESOLVER: "127.0.0.1:1" });
   if (!config.ok) throw new Error(config.error.join());
   palomar = operatorOf({ db: api.database.db, keyRing: KEY_RING, config: config.value });
@@ -30,6 +36,72 @@ async function complaints(zone: string) {
   const exported = await exportSignedZone(api.database.db, (on) => findAnyZone(on, nameOf(zone)));
   return complaintsAbout(zone, exported!.text);
 }
+
+describe("a parent that takes its time", () => {
+  /** Says of every name that it has no DS, when it is let. */
+  const resolver = createSocket("udp4");
+  let asked: () => void = () => {};
+  let released: Promise<void> = Promise.resolve();
+  let slow: RunningApi;
+  /** Changes of one caller to a zone take turns. */
+  const call = (method: string, path: string, body?: unknown) =>
+    slow.call(method, path, body, { reseller: "one", key: COMPANY_KEY });
+
+  beforeAll(async () => {
+    resolver.on("message", async (octets, { port, address }) => {
+      asked();
+      await released;
+      const query = decodeMessage(octets);
+      if (!query.ok) throw new Error(query.error.message);
+      const flags = { ...query.value.flags, qr: true, ra: true, ad: true };
+      resolver.send(encodeMessage({ ...query.value, flags, edns: undefined }), port, address);
+    });
+    await new Promise<void>((resolve) => resolver.bind(0, "127.0.0.1", resolve));
+    slow = await startApi({ PALOMAR_RESOLVER: `127.0.0.1:${resolver.address().port}` });
+    await slow.call("POST", "/api/v1/company", { crm_id: "acme", name: "Acme", apikey: COMPANY_KEY });
+  });
+  afterAll(async () => {
+    await slow.stop();
+    resolver.close();
+  });
+
+  test.each([
+    ["stop.example", "signing is to stop", (zone: string) => call("PUT", `/api/v1/dnssec/${zone}`, { enabled: false })],
+    ["check.example", "it is to be asked", (zone: string) => call("POST", `/api/v1/dnssec/${zone}/check`)],
+    [
+      "powerdns.example",
+      "signing is to stop through PowerDNS's API",
+      (zone: string) =>
+        callApi(
+          "PUT",
+          `${slow.url}/api/v1/servers/localhost/zones/${zone}.`,
+          { "X-API-Key": COMPANY_KEY },
+          { dnssec: false },
+        ),
+    ],
+  ])("%s: other changes of the zone do not wait for it where %s", async (zone, _, ask) => {
+    await call("POST", `/api/v1/master_zone/${zone}`, zoneFields());
+    await call("PUT", `/api/v1/dnssec/${zone}`, { enabled: true });
+    let release: () => void = () => {};
+    released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const isAsked = new Promise<void>((resolve) => {
+      asked = resolve;
+    });
+    let isOver = false;
+    const asking = ask(zone).finally(() => {
+      isOver = true;
+    });
+    await isAsked;
+    // It may have been upkeep that asked.
+    await sleep(300);
+    const created = await call("POST", `/api/v1/rr/${zone}`, { name: "www", type: "A", value: "192.0.2.1" });
+    expect({ status: created.status, isOver }).toEqual({ status: 200, isOver: false });
+    release();
+    expect((await asking).status).toBeLessThan(300);
+  });
+});
 
 describe("GET and PUT /dnssec/{domain}", () => {
   test("signs a zone and stops", async () => {

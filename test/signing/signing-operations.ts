@@ -84,7 +84,7 @@ export const bringKeys: Operation = async ({ world, random, apex, zone }) => {
     const key = { role, algorithm, privateKey: makeKey(algorithm) };
     return formatBindKey(apex, key, { created: world.now, isPublished: true, signs: true });
   });
-  const keys = files.map((file) => parseBindKey(apex, file));
+  const keys = await Promise.all(files.map((file) => parseBindKey(apex, file)));
   const read = keys.map((key) => {
     if (!key.ok) throw new Error(JSON.stringify(key.error));
     return key.value;

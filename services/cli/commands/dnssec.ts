@@ -109,7 +109,7 @@ function registerKeyChanges(dnssec: Command, runtime: CommandRuntime): void {
       changeZone(
         runtime,
         fqdn,
-        ({ db }, target) => importKeys(db, target, readKeyFiles(runtime, target.apex, files)),
+        async ({ db }, target) => importKeys(db, target, await readKeyFiles(runtime, target.apex, files)),
         signingWarnings,
       ),
     );

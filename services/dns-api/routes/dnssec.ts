@@ -22,7 +22,7 @@ import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { scopeOf } from "../caller.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { domainParam, warnings, withWarnings } from "../schemas.ts";
-import { changeSigningOf, stopSigning, withParent } from "../signing-changes.ts";
+import { askParentBefore, changeSigningOf, stopSigning, withParent } from "../signing-changes.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 
 const algorithm = z.union(
@@ -81,12 +81,16 @@ const state: MakeEndpoints = (context) => [
       keys: z.enum(KEY_LAYOUTS, "one-of").optional(),
     }),
     reply: warnedReply,
-    act: ({ caller, params: { domain }, fields, headers }) => {
-      const run = (target: SigningTarget) =>
-        fields.enabled
-          ? enableSigning(context.db, target, { ...fields, layout: fields.keys, keys: undefined })
-          : stopSigning(context, target);
-      return changeAndWarn(context, { caller, domain, headers }, run);
+    act: async ({ caller, params: { domain }, fields, headers }) => {
+      const change = (run: Parameters<typeof changeAndWarn>[2]) =>
+        changeAndWarn(context, { caller, domain, headers }, run);
+      if (fields.enabled) {
+        return change((target) =>
+          enableSigning(context.db, target, { ...fields, layout: fields.keys, keys: undefined }),
+        );
+      }
+      const lookUpDs = await askParentBefore(context, caller, domain);
+      return change((target) => stopSigning(context.db, target, lookUpDs));
     },
   }),
   dnsEndpoint("read", {
@@ -111,8 +115,9 @@ const keyChanges: MakeEndpoints = (context) => [
     params: domainParam,
     reply: detailsReply.extend({ warnings: warnings.meta({ description: OF_PARENT }) }),
     act: async ({ caller, params: { domain }, headers }) => {
+      const lookUpDs = await askParentBefore(context, caller, domain);
       const checked = await changeAndAnnounce(context, caller, domain, (target) =>
-        withParent(context, target, () => checkParentDs(context.db, target, context.lookUpDs)),
+        withParent(context, target, () => checkParentDs(context.db, target, lookUpDs)),
       );
       const details = checked.ok ? showDetails(checked.value) : checked;
       if (!checked.ok || !details.ok) return details;
@@ -224,7 +229,7 @@ async function importFiles(
 ): Promise<Result<SignedZone, Refusal>> {
   const keys: BindKey[] = [];
   for (const { key, private: privateText } of files) {
-    const parsed = parseBindKey(target.apex, { keyText: key, privateText });
+    const parsed = await parseBindKey(target.apex, { keyText: key, privateText });
     if (!parsed.ok) return parsed;
     keys.push(parsed.value);
   }

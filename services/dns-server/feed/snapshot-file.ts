@@ -60,23 +60,18 @@ export class SnapshotWriter {
   readonly #chunks: Buffer[] = [];
   readonly #zones = new ZoneStreamWriter((octets) => this.#putChunk(octets));
 
-  constructor(file: string, { confirmedAtMs, life, access = "", suspended }: SnapshotHead) {
+  /** @throws where the file cannot be made, or its beginning not be written; nothing of it is left then */
+  constructor(file: string, head: SnapshotHead) {
     this.#file = file;
     this.#draft = `${file}.new`;
     this.#descriptor = openSync(this.#draft, "w", 0o600);
-    const kind = Buffer.alloc(KIND_OCTETS);
-    MAGIC.copy(kind);
-    kind.writeUInt32BE(FORMAT, MAGIC.length);
-    BYTE_ORDER.copy(kind, MAGIC.length + 4);
-    this.#hash.update(kind);
-    this.#put(kind);
-    const head = new ZoneStreamWriter();
-    head.number(confirmedAtMs);
-    head.text(Buffer.from(life, "utf8"));
-    head.text(Buffer.from(access, "utf8"));
-    const rows = suspended.map(({ id, apex, resellerId }) => [id, Buffer.from(apex).toString("base64"), resellerId]);
-    head.text(Buffer.from(JSON.stringify(rows), "utf8"));
-    this.#putChunk(head.take());
+    try {
+      this.#putKind();
+      this.#putHead(head);
+    } catch (error) {
+      this.discard();
+      throw error;
+    }
   }
 
   beginZone(zone: SnapshotZone): void {
@@ -119,6 +114,25 @@ export class SnapshotWriter {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     closeSync(this.#descriptor);
+  }
+
+  #putKind(): void {
+    const kind = Buffer.alloc(KIND_OCTETS);
+    MAGIC.copy(kind);
+    kind.writeUInt32BE(FORMAT, MAGIC.length);
+    BYTE_ORDER.copy(kind, MAGIC.length + 4);
+    this.#hash.update(kind);
+    this.#put(kind);
+  }
+
+  #putHead({ confirmedAtMs, life, access = "", suspended }: SnapshotHead): void {
+    const head = new ZoneStreamWriter();
+    head.number(confirmedAtMs);
+    head.text(Buffer.from(life, "utf8"));
+    head.text(Buffer.from(access, "utf8"));
+    const rows = suspended.map(({ id, apex, resellerId }) => [id, Buffer.from(apex).toString("base64"), resellerId]);
+    head.text(Buffer.from(JSON.stringify(rows), "utf8"));
+    this.#putChunk(head.take());
   }
 
   #putChunk(octets: Uint8Array): void {

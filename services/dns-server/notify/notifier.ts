@@ -1,26 +1,21 @@
 import { isIP, isIPv6 } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { formatIpv4, formatIpv6, isForMany, parseIpv6 } from "../../core/dns/ip-address.ts";
-import { type DomainName, formatDomainName, isSubdomain, nameFromStoredWire } from "../../core/dns/name.ts";
-import { TYPE } from "../../core/dns/rr-types.ts";
-import { decodeSoaRdata } from "../../core/dns/soa.ts";
+import { formatIpv6, parseIpv6 } from "../../core/dns/ip-address.ts";
+import { nameFromStoredWire } from "../../core/dns/name.ts";
 import type { HostPort } from "../../platform/config/config-values.ts";
 import { localhostAddresses } from "../../platform/lookups/host-addresses.ts";
 import type { Resolver } from "../../platform/lookups/resolver.ts";
 import type { Observe } from "../../platform/observability/observation.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { readRecordsAt } from "../../store/dns/records.ts";
 import type { ZoneState } from "../../store/dns/zone-states.ts";
 import type { AccessTable, NotifyTarget } from "../transfer/access-table.ts";
+import { addressesToTell } from "./addresses-to-tell.ts";
+import { type ChangedZone, NameServerQueue } from "./name-server-queue.ts";
 import { NotifySocket } from "./notify-socket.ts";
 import type { NotifyPolicy } from "./policy.ts";
-import { ServerQueue, type ZoneNews } from "./server-queue.ts";
+import { nameOfNews, ServerQueue, type ZoneNews } from "./server-queue.ts";
 
 const DNS_PORT = 53;
-/** What a name has more of is not told: whoever owns the name would have us send to as many strangers. */
-const MOST_ADDRESSES = 8;
-/** The same of a zone's NS set, in addresses: as many servers as an ACL may name. */
-const MOST_NAME_SERVERS = 20;
 
 export interface NotifierOptions {
   readonly policy: NotifyPolicy;
@@ -47,28 +42,37 @@ export class Notifier {
   /** Those that there is something to tell. */
   readonly #servers = new Map<string, Server>();
   readonly #sockets = new Map<"udp4" | "udp6", NotifySocket>();
+  /** Undefined: those of NS sets are not told. */
+  readonly #nameServers: NameServerQueue | undefined;
   #stopped = false;
 
   constructor(options: NotifierOptions) {
     this.#options = options;
+    const { notifyNs, db, observe } = options;
+    const addressesOf = (host: string) => this.#addressesOf(host);
+    const tell = (host: string, news: ZoneNews) => this.#queueFor({ host, port: DNS_PORT, key: undefined }).add(news);
+    this.#nameServers = notifyNs ? new NameServerQueue({ db, addressesOf, tell, observe }) : undefined;
   }
 
   /** Takes note of zones whose new versions are answered from now on. */
   zonesPublished(zones: readonly ZoneState[]): void {
     const access = this.#options.access();
     if (!access || this.#stopped) return;
+    const toLookUp: ChangedZone[] = [];
     for (const zone of zones) {
       const apex = nameFromStoredWire(zone.apex);
       const news = { zone: apex.key, apex: zone.apex, soaTtlSeconds: zone.soaTtlSeconds, soaRdata: zone.soaRdata };
       const resellerIds = access.guardsOf(apex) ?? (zone.resellerId === null ? [] : [zone.resellerId]);
       for (const target of access.notifyTargets({ apex, resellerIds })) this.#queueFor(target).add(news);
-      if (this.#options.notifyNs && !zone.restricted) void this.#tellNameServers(zone, news);
+      if (!zone.restricted) toLookUp.push({ id: zone.id, news });
     }
+    this.#nameServers?.add(toLookUp);
   }
 
   async stop(): Promise<void> {
     this.#stopped = true;
     for (const { queue } of this.#servers.values()) queue.stop();
+    await this.#nameServers?.stop();
     await Promise.all([...this.#sockets.values()].map((socket) => socket.close()));
   }
 
@@ -121,40 +125,6 @@ export class Notifier {
     return false;
   }
 
-  /** The NS set without the primary itself (RFC 1996 §2, notify set). */
-  async #tellNameServers(zone: ZoneState, news: ZoneNews): Promise<void> {
-    try {
-      const apex = nameFromStoredWire(zone.apex);
-      const records = await readRecordsAt(this.#options.db, zone.id, [apex]);
-      const { mname } = decodeSoaRdata(zone.soaRdata);
-      let left = MOST_NAME_SERVERS;
-      for (const { type, rdata } of records) {
-        if (type !== TYPE.NS) continue;
-        const server = nameFromStoredWire(rdata);
-        if (server.key === mname.key) continue;
-        const hosts = (await this.#addressesOfServer(zone, apex, server)).slice(0, left);
-        if (this.#stopped) return;
-        for (const host of hosts) this.#queueFor({ host, port: DNS_PORT, key: undefined }).add(news);
-        // One that has none was asked for as well.
-        left -= Math.max(1, hosts.length);
-        if (left === 0) return;
-      }
-    } catch (err) {
-      this.#options.observe({ kind: "notify-failed", level: "warn", zone: nameOf(news), err });
-    }
-  }
-
-  /** Of a name in the zone the zone's own addresses, of others what the resolver says. */
-  async #addressesOfServer(zone: ZoneState, apex: DomainName, server: DomainName): Promise<string[]> {
-    if (!isSubdomain(server, apex)) return this.#addressesOf(formatDomainName(server).slice(0, -1));
-    const records = await readRecordsAt(this.#options.db, zone.id, [server]);
-    const addresses = records.flatMap(({ type, rdata }) => {
-      if (type === TYPE.A) return formatIpv4(rdata);
-      return type === TYPE.AAAA ? formatIpv6(rdata) : [];
-    });
-    return addressesToTell(addresses);
-  }
-
   async #addressesOf(host: string): Promise<string[]> {
     if (isIP(host)) return [canonicalAddress(host)];
     const local = localhostAddresses(host);
@@ -179,18 +149,9 @@ export class Notifier {
   }
 }
 
-function nameOf({ apex }: ZoneNews): string {
-  return formatDomainName(nameFromStoredWire(apex));
-}
-
 /** Whom a notice of what zone is for, as observations name them. */
 function toldTo({ host, port }: NotifyTarget, news: ZoneNews): { readonly zone: string; readonly server: string } {
-  return { zone: nameOf(news), server: `${host}:${port}` };
-}
-
-/** Of a name's addresses those that a notice goes to. */
-function addressesToTell(addresses: readonly string[]): string[] {
-  return addresses.filter((one) => !isForMany(one)).slice(0, MOST_ADDRESSES);
+  return { zone: nameOfNews(news), server: `${host}:${port}` };
 }
 
 /** The address as the system writes those that answers come from. */

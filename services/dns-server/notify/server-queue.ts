@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { formatDomainName, nameFromStoredWire } from "../../core/dns/name.ts";
 import type { NotifyPolicy } from "./policy.ts";
 
 /** A zone's newest version, as servers are told of it. */
@@ -8,6 +9,11 @@ export interface ZoneNews {
   readonly apex: Uint8Array;
   readonly soaTtlSeconds: number;
   readonly soaRdata: Uint8Array;
+}
+
+/** The zone's name as observations have it. */
+export function nameOfNews({ apex }: ZoneNews): string {
+  return formatDomainName(nameFromStoredWire(apex));
 }
 
 /**

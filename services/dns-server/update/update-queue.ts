@@ -43,7 +43,7 @@ export class UpdateQueue {
   /** Who waits for an answer, by the request's id: of a request that came twice each time. */
   readonly #waiting = new Map<number, Set<WaitingClient>>();
   readonly #looking: RepeatedWork;
-  /** The database's clock less ours, which runs evenly. */
+  /** The database's clock less ours, which runs evenly; minus infinity while it is not known. */
   #databaseAheadMs = Number.NEGATIVE_INFINITY;
   #notices = 0;
   /** From the first update on: a server that has none holds no connection for their answers. */
@@ -111,13 +111,14 @@ export class UpdateQueue {
 
   async #queueSome(clients: readonly WaitingClient[]): Promise<void> {
     const noticesBefore = this.#notices;
+    const sentMs = performance.now();
     try {
       const { queued, at } = await queueUpdates(
         this.#options.db,
         clients.map((client) => this.#withTimes(client)),
       );
-      // The later the answer arrives, the smaller the difference: the largest one is the closest to the truth.
-      this.#databaseAheadMs = Math.max(this.#databaseAheadMs, at.getTime() - performance.now());
+      const between = { sentMs, answeredMs: performance.now() };
+      this.#databaseAheadMs = databaseAhead(this.#databaseAheadMs, at.getTime(), between);
       for (const [index, client] of clients.entries()) this.#take(client, queued[index]!);
       // An answer may be there before it is known here what was waited for.
       if (this.#notices !== noticesBefore) this.#looking.wake();
@@ -166,6 +167,19 @@ export class UpdateQueue {
     clients?.delete(client);
     if (clients?.size === 0) this.#waiting.delete(client.id!);
   }
+}
+
+/**
+ * How far another clock is ahead of ours, by what it said between two moments of ours. What was known before stays as long as
+ * it can be true, since the answer that took least says most of it; where it cannot, as a clock has been set, the nearest
+ * that can does.
+ */
+export function databaseAhead(
+  knownMs: number,
+  saidMs: number,
+  { sentMs, answeredMs }: { readonly sentMs: number; readonly answeredMs: number },
+): number {
+  return Math.min(Math.max(knownMs, saidMs - answeredMs), saidMs - sentMs);
 }
 
 /** Somebody who waits for what becomes of a request. */

@@ -1,13 +1,12 @@
 import { formatIpAddress } from "../../core/dns/ip-address.ts";
 import type { Message } from "../../core/dns/message.ts";
 import { type DomainName, domainNameFromWire } from "../../core/dns/name.ts";
-import { checkRdataWire } from "../../core/dns/rdata/rdata.ts";
 import { RCODE, rcodeMnemonic, TYPE } from "../../core/dns/rr-types.ts";
 import { decodeSoaRdata } from "../../core/dns/soa.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { HostPort } from "../config/config-values.ts";
 import { findResolverAddress } from "./resolver-server.ts";
-import { askResolver, systemResolver } from "./secure-lookup.ts";
+import { askResolver, isReadable, systemResolver } from "./secure-lookup.ts";
 
 /** What the DNS says of the addresses of a name, of one family. */
 export type AddressAnswer =
@@ -42,10 +41,7 @@ export async function makeAddressLookup(server: HostPort | null): Promise<LookUp
 
 function readAnswer(message: Message, name: DomainName, type: AddressType): AddressAnswer {
   const { rcode, answers, authorities } = message;
-  // Resolvers that only pass on what they are told pass on anything.
-  const types: readonly number[] = [type, TYPE.CNAME, TYPE.SOA];
-  const read = [...answers, ...authorities].filter((record) => types.includes(record.type));
-  if (!read.every((record) => checkRdataWire(record.type, record.rdata).ok)) {
+  if (!isReadable([...answers, ...authorities], [type, TYPE.CNAME, TYPE.SOA])) {
     return { kind: "failure", reason: sentence("check-malformed") };
   }
   const chain = [name];

@@ -7,7 +7,7 @@ import { decodeSoaRdata } from "../../core/dns/soa.ts";
 import type { Config } from "../config/config.ts";
 import type { HostPort } from "../config/config-values.ts";
 import { isReachable } from "./address-blocks.ts";
-import { askResolver, type LookUpSecurely, makeSecureLookup, systemResolver } from "./secure-lookup.ts";
+import { askResolver, isReadable, type LookUpSecurely, makeSecureLookup, systemResolver } from "./secure-lookup.ts";
 
 /** What one server says of a name and type. */
 export interface ServerAnswer {
@@ -136,7 +136,7 @@ class Look implements PublicLook {
       if (answer === undefined) continue;
       // Who does not answer for the zone says nothing of it.
       const speaks = answer.rcode === RCODE.NOERROR || answer.rcode === RCODE.NXDOMAIN;
-      if (!speaks || !answer.flags.aa) return undefined;
+      if (!speaks || !answer.flags.aa || !isReadable(answer.answers, [type, TYPE.CNAME])) return undefined;
       const own = answer.answers.filter(({ owner }) => sameName(owner, qname.value));
       const found = own.filter((record) => record.type === type);
       const alias = found.length === 0 ? own.find((record) => record.type === TYPE.CNAME) : undefined;

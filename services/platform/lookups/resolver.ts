@@ -43,8 +43,9 @@ export async function makeResolver(server: HostPort | null): Promise<Resolver> {
 }
 
 /**
- * Whether mail to a domain could go anywhere: it has an MX, or else an address. Only an answer says no; where nobody
- * answers in time the domain counts as existing.
+ * Whether mail to a domain could go anywhere: it has an MX, or else an address. Only an answer of the resolver says no, and one that
+ * it could not find out (SERVFAIL, REFUSED) is one, as of a domain whose name servers are all silent; where the resolver itself
+ * does not answer in time the domain counts as existing.
  * @param asciiDomain as A-labels
  */
 export async function domainExists(resolver: Resolver, asciiDomain: string): Promise<boolean> {

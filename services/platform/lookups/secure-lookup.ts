@@ -1,7 +1,8 @@
 import { getServers } from "node:dns";
 import { readRrsig } from "../../core/dns/dnssec/rrsig.ts";
-import type { Message } from "../../core/dns/message.ts";
+import type { Message, MessageRecord } from "../../core/dns/message.ts";
 import { type DomainName, formatDomainName, parseDomainName } from "../../core/dns/name.ts";
+import { hasFields } from "../../core/dns/rdata/rdata.ts";
 import { RCODE, TYPE } from "../../core/dns/rr-types.ts";
 import type { HostPort } from "../config/config-values.ts";
 import { askDns } from "./dns-question.ts";
@@ -9,7 +10,7 @@ import { findResolverAddress } from "./resolver-server.ts";
 
 /** What a validating resolver says of a name. */
 export interface SecureAnswer {
-  /** `failure`: nobody answered, or the answer could not be validated: what is there is not to be trusted. */
+  /** `failure`: nobody answered, or the answer is malformed or could not be validated: what is there is not to be trusted. */
   readonly kind: "found" | "absent" | "failure";
   /** The resolver has validated it, presence or absence (RFC 4035 §3.2.3: AD). */
   readonly secure: boolean;
@@ -56,7 +57,7 @@ export interface ResolverQuestion {
 function read(answer: Message, { type }: ResolverQuestion, nothing: SecureAnswer): SecureAnswer {
   const secure = answer.flags.ad;
   if (answer.rcode === RCODE.NXDOMAIN) return { ...nothing, kind: "absent", secure };
-  if (answer.rcode !== RCODE.NOERROR) return nothing;
+  if (answer.rcode !== RCODE.NOERROR || !isReadable(answer.answers, [type, TYPE.RRSIG])) return nothing;
   // Aliases on the way are validated with what they lead to.
   const found = answer.answers.filter((record) => record.type === type);
   const records = found.map(({ rdata }) => rdata);
@@ -65,6 +66,11 @@ function read(answer: Message, { type }: ResolverQuestion, nothing: SecureAnswer
   const ttlSeconds = Math.max(0, ...found.map(({ ttl }) => ttl), ...ttls);
   const owner = found[0] ? formatDomainName(found[0].owner) : nothing.owner;
   return { kind: records.length > 0 ? "found" : "absent", secure, owner, records, ttlSeconds };
+}
+
+/** Whether all records of these types have RDATA of their type: resolvers that only pass on what they are told pass on anything. */
+export function isReadable(records: readonly MessageRecord[], types: readonly number[]): boolean {
+  return records.every(({ type, rdata }) => !types.includes(type) || hasFields(type, rdata));
 }
 
 /** Asks a resolver once, by UDP and, where that is too small, by TCP. @returns undefined when it does not answer in time */

@@ -253,6 +253,8 @@ export interface ObservationDetails {
   /** What of it lets nobody in, a line each: the first of what was not told before, and how much that is. */
   "transfer-access-left-out": { readonly unreadable: readonly string[]; readonly count: number };
   "notify-failed": Failure & { readonly zone: string; readonly server?: string };
+  /** Of zones that wait to have their NS told: how many there are. */
+  "name-servers-unreadable": Failure & { readonly zones: number };
   "notify-given-up": { readonly zone: string; readonly server: string };
 
   // Console and sandbox

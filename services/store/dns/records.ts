@@ -94,6 +94,31 @@ export async function readRecordsAt(db: Db, zoneId: number, names: readonly Doma
   return rows.map(recordOf);
 }
 
+/**
+ * The RDATA of some records of these types at names of many zones, `limit` at most of each name.
+ * @returns each with its name's place among those asked for
+ */
+export async function readFewRdataAt(
+  db: Db,
+  names: readonly { readonly zoneId: number; readonly name: DomainName }[],
+  types: readonly number[],
+  limit: number,
+): Promise<{ readonly place: number; readonly rdata: Buffer }[]> {
+  if (names.length === 0) return [];
+  const rows = await queryRows<{ readonly place: number; readonly rdata: Buffer }>(
+    db,
+    `select wanted.place, found.rdata
+       from unnest($1::bigint[], $2::bytea[]) with ordinality as wanted (zone_id, owner_key, place)
+      cross join lateral (
+        select r.rdata from records r
+         where r.zone_id = wanted.zone_id and r.owner_key = wanted.owner_key and r.type = any ($3::integer[])
+         order by r.type, r.id limit $4
+      ) found`,
+    [names.map(({ zoneId }) => zoneId), names.map(({ name }) => nameSortKey(name.wire)), types, limit],
+  );
+  return rows.map(({ place, rdata }) => ({ place: place - 1, rdata }));
+}
+
 /** Some records strictly below a name, `limit` at most. */
 export async function readRecordsBelow(
   db: Db,

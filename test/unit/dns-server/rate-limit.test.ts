@@ -45,6 +45,11 @@ describe("response rate limiting", () => {
     expect(outcome(limited(), 100, query).answered).toBe(100);
   });
 
+  it("limits answers after 2038 as well, when the seconds have 32 bits", () => {
+    const query = () => ({ name: "www.example.org", client: "192.0.2.1", second: 2 ** 31 - 1_700_000_000 });
+    expect(outcome(limited(), 50, query).answered).toBe(10);
+  });
+
   it("counts names that do not exist by zone, and a wildcard's names together", () => {
     const missing = outcome(limited(), 50, (index) => ({ name: `m${index}.example.org`, client: "192.0.2.1" }));
     const wild = outcome(limited(), 50, (index) => ({ name: `m${index}.wild.example.org`, client: "192.0.2.1" }));

@@ -74,10 +74,10 @@ export function formatBindKey(
  * Reads a key pair in BIND's format. Refuses files of another zone or algorithm, a key that is no zone's or revoked,
  * numbers that are no key, and halves of different pairs.
  */
-export function parseBindKey(
+export async function parseBindKey(
   apex: DomainName,
   files: Pick<BindKeyFiles, "keyText" | "privateText">,
-): Result<BindKey, Refusal> {
+): Promise<Result<BindKey, Refusal>> {
   const parsed = parseZoneFile(files.keyText, { origin: apex, defaultTtlSeconds: 0 });
   if (!parsed.ok) {
     const reason = sentence("line", { line: parsed.error.line, reason: parsed.error });
@@ -94,7 +94,7 @@ export function parseBindKey(
   const fields = readFields(files.privateText);
   const stated = Number.parseInt(fields.get("algorithm") ?? "", 10);
   if (stated !== algorithm) return refuse(unacceptable("key-files-of-two-algorithms"));
-  const privateKey = readPrivateKey(algorithm, publicKey, fields);
+  const privateKey = await readPrivateKey(algorithm, publicKey, fields);
   if (!privateKey.ok) return refuse(sayProblem(privateKey.error));
   return ok({ algorithm, isEntryPoint, privateKey: privateKey.value, publicKey: new Uint8Array(publicKey) });
 }

@@ -1,11 +1,12 @@
 import {
-  checkPrimeSync,
+  checkPrime,
   createECDH,
   createPrivateKey,
   createPublicKey,
   type JsonWebKey,
   type KeyObject,
 } from "node:crypto";
+import { promisify } from "node:util";
 import { ok, type Result, refuse } from "../../result.ts";
 import { type Sentence, sentence } from "../../sentences.ts";
 import { parseBase64 } from "../rdata/encoded-fields.ts";
@@ -45,11 +46,11 @@ type Checked = Result<Readonly<Record<string, Uint8Array>>, KeyProblem>;
  * @param publicKey as the DNSKEY has it
  * @param fields of the `.private` file, by their names in lower case
  */
-export function readPrivateKey(
+export async function readPrivateKey(
   algorithm: SigningAlgorithm,
   publicKey: Uint8Array,
   fields: ReadonlyMap<string, string>,
-): Result<KeyObject, KeyProblem> {
+): Promise<Result<KeyObject, KeyProblem>> {
   const published = publicKeyFrom(algorithm, publicKey);
   if (!published) return refuse({ half: "public", reason: sentence("no-public-key") });
   // RFC 3110 §2: a second form of the same numbers would be another DNSKEY, with another tag.
@@ -59,7 +60,7 @@ export function readPrivateKey(
   const jwk = published.export({ format: "jwk" });
   const read = readFields(algorithm, fields);
   if (!read.ok) return read;
-  const checked = CHECKS[algorithm](read.value, jwk);
+  const checked = await CHECKS[algorithm](read.value, jwk);
   if (!checked.ok) return checked;
   for (const [parameter, octets] of Object.entries(checked.value)) jwk[parameter] = toBase64Url(octets);
   return ok(createPrivateKey({ key: jwk, format: "jwk" }));
@@ -87,7 +88,7 @@ const CHECKS: {
   readonly [algorithm in SigningAlgorithm]: (
     read: Readonly<Record<string, Uint8Array>>,
     published: JsonWebKey,
-  ) => Checked;
+  ) => Checked | Promise<Checked>;
 } = { 8: checkRsa, 13: checkP256, 15: checkEd25519 };
 
 const KEY_OCTETS = 32;
@@ -124,10 +125,15 @@ function checkEd25519({ d }: Readonly<Record<string, Uint8Array>>, { x }: JsonWe
 
 /** RFC 5702 §2.1 allows 512 to 4096; below 1024, many validators take a zone for unsigned. */
 const RSA_BITS = { least: 1024, most: 4096 };
+/** So many bits more than half of the modulus a prime may have: tools make two of the same length (FIPS 186-5, A.1.3). */
+const MOST_BITS_OVER_HALF = 64;
 /** Larger exponents are refused by OpenSSL beside large moduli. */
 const MOST_EXPONENT_BITS = 64;
 
-function checkRsa(read: Readonly<Record<string, Uint8Array>>, published: JsonWebKey): Checked {
+/** Elsewhere than on this thread, which a prime of 2,048 bits would hold for a tenth of a second. */
+const isPrime = promisify<bigint, boolean>(checkPrime);
+
+async function checkRsa(read: Readonly<Record<string, Uint8Array>>, published: JsonWebKey): Promise<Checked> {
   const padded = PRIVATE_FIELDS[8].find(([, parameter]) => read[parameter]![0] === 0);
   if (padded) return wrong(sentence("key-number-wrong", { name: padded[0], what: "has leading octets of zero" }));
   if (toBase64Url(read.n!) !== published.n || toBase64Url(read.e!) !== published.e) return UNLIKE;
@@ -136,21 +142,13 @@ function checkRsa(read: Readonly<Record<string, Uint8Array>>, published: JsonWeb
   if (bits < RSA_BITS.least || bits > RSA_BITS.most) {
     return wrong(sentence("key-modulus-bits", { bits, least: RSA_BITS.least, most: RSA_BITS.most }));
   }
-  if (n % 2n === 0n) return wrong(sentence("key-number-wrong", { name: "Modulus", what: "is even" }));
-  if (e < 3n || e % 2n === 0n || e.toString(2).length > MOST_EXPONENT_BITS) {
-    return wrong(
-      sentence("key-number-wrong", {
-        name: "PublicExponent",
-        what: `is not an odd number from 3 on of up to ${MOST_EXPONENT_BITS} bits`,
-      }),
-    );
-  }
-  // Before whether they are primes, which takes time with numbers of any size.
+  const unlawful = wrongPublicNumber(n, e) ?? wrongPrimeLength(read, bits);
+  if (unlawful) return wrong(unlawful);
   if (p * q !== n)
     return wrong(sentence("key-number-wrong", { name: "Prime1", what: "and Prime2 do not multiply to Modulus" }));
   if (p === q) return wrong(sentence("key-number-wrong", { name: "Prime1", what: "and Prime2 are the same" }));
-  if (!checkPrimeSync(p)) return wrong(sentence("key-number-wrong", { name: "Prime1", what: "is no prime" }));
-  if (!checkPrimeSync(q)) return wrong(sentence("key-number-wrong", { name: "Prime2", what: "is no prime" }));
+  if (!(await isPrime(p))) return wrong(sentence("key-number-wrong", { name: "Prime1", what: "is no prime" }));
+  if (!(await isPrime(q))) return wrong(sentence("key-number-wrong", { name: "Prime2", what: "is no prime" }));
   if (d >= n || (e * d) % (p - 1n) !== 1n || (e * d) % (q - 1n) !== 1n) {
     return wrong(sentence("key-number-wrong", { name: "PrivateExponent", what: "does not invert PublicExponent" }));
   }
@@ -161,6 +159,25 @@ function checkRsa(read: Readonly<Record<string, Uint8Array>>, published: JsonWeb
   if (qi >= p || (qi * q) % p !== 1n)
     return wrong(sentence("key-number-wrong", { name: "Coefficient", what: "does not invert Prime2 modulo Prime1" }));
   return ok(read);
+}
+
+function wrongPublicNumber(n: bigint, e: bigint): Sentence | undefined {
+  if (n % 2n === 0n) return sentence("key-number-wrong", { name: "Modulus", what: "is even" });
+  if (e >= 3n && e % 2n === 1n && e.toString(2).length <= MOST_EXPONENT_BITS) return undefined;
+  const what = `is not an odd number from 3 on of up to ${MOST_EXPONENT_BITS} bits`;
+  return sentence("key-number-wrong", { name: "PublicExponent", what });
+}
+
+/** Before anything is reckoned with the primes, which takes time with numbers of any length. */
+function wrongPrimeLength({ p, q }: Readonly<Record<string, Uint8Array>>, modulusBits: number): Sentence | undefined {
+  const primes = [["Prime1", p!] as const, ["Prime2", q!] as const];
+  const long = primes.find(([, octets]) => bitsOf(octets) > modulusBits / 2 + MOST_BITS_OVER_HALF);
+  return long && sentence("key-number-wrong", { name: long[0], what: "is much longer than half of Modulus" });
+}
+
+/** @param octets of a number, without leading ones of zero */
+function bitsOf(octets: Uint8Array): number {
+  return 8 * octets.length - (Math.clz32(octets[0]!) - 24);
 }
 
 type Rsa = [n: bigint, e: bigint, d: bigint, p: bigint, q: bigint, dp: bigint, dq: bigint, qi: bigint];

@@ -116,6 +116,15 @@ export function checkRdataWire(type: number, rdata: Uint8Array): Result<void, Rd
   return problem === undefined ? ok(undefined) : refuse(problem);
 }
 
+/**
+ * Whether the octets have the fields of the type, and can be read as such. What they say need not be lawful, as with a digest
+ * of a wrong length; those of an unknown type always have.
+ */
+export function hasFields(type: number, rdata: Uint8Array): boolean {
+  const shape = SHAPES.get(type);
+  return shape === undefined ? isLawfulOpaque(type, rdata) : Array.isArray(formatFields(shape, rdata));
+}
+
 /** The domain names inside lawful RDATA, in order; none for unknown types (RFC 3597 §4). */
 export function rdataNames(type: number, rdata: Uint8Array): readonly EmbeddedName[] {
   const shape = SHAPES.get(type);

@@ -13,7 +13,7 @@ import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
 import { listTokens } from "../../../store/dns/tokens.ts";
 import { scopeOf } from "../../caller.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
-import { changeSigningOf, stopSigning } from "../../signing-changes.ts";
+import { askParentBefore, changeSigningOf, stopSigning } from "../../signing-changes.ts";
 import { zoneTarget } from "../../zone-target.ts";
 import { nameOfZoneId } from "../zone-json.ts";
 import { noMeaning } from "../zone-settings.ts";
@@ -156,7 +156,10 @@ const changingKeys: MakeEndpoints = (context) => [
       if (!key.ok) return key;
       const all = await listKeys(context, caller, domain);
       if (all.ok && all.value.length > 1) return refuse(noMeaning("this", "a key of several goes by a rollover"));
-      const stopped = await changeSigningOf(context, caller, domain, (target) => stopSigning(context, target));
+      const lookUpDs = await askParentBefore(context, caller, domain);
+      const stopped = await changeSigningOf(context, caller, domain, (target) =>
+        stopSigning(context.db, target, lookUpDs),
+      );
       return stopped.ok ? ok(undefined) : stopped;
     },
   }),

@@ -30,7 +30,7 @@ import { findZone, type ListPosition, type Zone, zoneDoesNotExist } from "../../
 import { scopeOf } from "../../caller.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
 import { weightOfJson } from "../../large-work.ts";
-import { changeSigningOf, stopSigning } from "../../signing-changes.ts";
+import { askParentBefore, changeSigningOf, stopSigning } from "../../signing-changes.ts";
 import { replyFromZone } from "../../zone-reply.ts";
 import { changeAndAnnounce, zoneTarget } from "../../zone-target.ts";
 import { judgeComments } from "../comments.ts";
@@ -405,17 +405,21 @@ async function putZone(
   return ok(undefined);
 }
 
-function setSigned(
+async function setSigned(
   context: DnsApiContext,
   caller: DnsCaller,
   domain: string,
   { isSigned, denial }: { readonly isSigned: boolean; readonly denial: "nsec" | "nsec3" | undefined },
 ) {
   const barred = caller.token && judgeVerb(caller.token, "sign");
-  if (barred) return Promise.resolve(refuse(barred));
-  return changeSigningOf(context, caller, domain, (target) =>
-    isSigned ? enableSigning(context.db, target, { denial, keys: undefined }) : stopSigning(context, target),
-  );
+  if (barred) return refuse(barred);
+  if (isSigned) {
+    return changeSigningOf(context, caller, domain, (target) =>
+      enableSigning(context.db, target, { denial, keys: undefined }),
+    );
+  }
+  const lookUpDs = await askParentBefore(context, caller, domain);
+  return changeSigningOf(context, caller, domain, (target) => stopSigning(context.db, target, lookUpDs));
 }
 
 /** What is kept with a zone is like its SOA: of the whole of it. */

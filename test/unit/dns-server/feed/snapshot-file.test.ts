@@ -10,6 +10,7 @@ import {
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
 } from "node:fs";
@@ -36,6 +37,9 @@ const HEAD = { confirmedAtMs: 1_790_000_000_123, life: "first life", access: und
 
 /** A zone with all parts of its image at hand. */
 type KeptZone = SnapshotZone & { readonly parts: readonly Int32Array[] };
+
+/** A device on which there is no room. */
+const FULL = "/dev/full";
 
 /** What a file says that its images have. */
 const NODES = 123_456_789;
@@ -144,6 +148,20 @@ it("is whole or not at all: a draft that is given up leaves the file before", as
   for (const zone of ZONES) addZone(writer, zone);
   writer.discard();
   expect((await read()).zones).toEqual([]);
+  expect(existsSync(`${file}.new`)).toBe(false);
+});
+
+it.skipIf(!existsSync(FULL))("holds no file open where the disk has no room for its beginning", () => {
+  symlinkSync(FULL, `${file}.new`);
+  // With nothing else under way here, the lowest number is the next one's.
+  const next = () => {
+    const descriptor = openSync(folder, "r");
+    closeSync(descriptor);
+    return descriptor;
+  };
+  const before = next();
+  expect(() => new SnapshotWriter(file, HEAD)).toThrow(/ENOSPC/);
+  expect(next()).toBe(before);
   expect(existsSync(`${file}.new`)).toBe(false);
 });
 
