@@ -36,10 +36,10 @@ export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployme
   const queue = remember(() => readQueueStatus(countingDb), where(["messages", "deliveries", "routes", "warm-ups"]));
   const lags = remember(() => readReplicationLag(countingDb));
   const gauges = [
-    gauge("palomar_service_ready", "Whether a service of this node is ready", ["service"], async (set) => {
+    gauge("palomar_service_ready", "Whether a service of this node is ready, and answers", ["service"], async (set) => {
       for (const { name, ready } of supervisor.states) set(ready ? 1 : 0, { service: name });
     }),
-    countRestarts(supervisor),
+    ...countRestarts(supervisor),
     gauge("palomar_database_up", "Whether the database answers this node", [], async (set) =>
       set((await findDatabaseProblem(db)) === DATABASE_SILENT ? 0 : 1),
     ),
@@ -173,20 +173,31 @@ function gauge(name: string, help: string, labels: readonly string[], show: (set
   return name;
 }
 
-const RESTARTS = "palomar_service_restarts_total";
-
-function countRestarts(supervisor: Supervisor): string {
-  new Counter({
-    name: RESTARTS,
-    help: "How often a service of this node ended by itself and was started again",
-    labelNames: ["service"],
-    registers: [registry],
-    collect() {
-      this.reset();
-      for (const [service, restarts] of supervisor.restarts) this.inc({ service }, restarts);
-    },
-  });
-  return RESTARTS;
+function countRestarts(supervisor: Supervisor): string[] {
+  const count = (name: string, help: string, labelNames: readonly string[], which: "restarts" | "hangs") => {
+    new Counter({
+      ...{ name, help, labelNames: [...labelNames], registers: [registry] },
+      collect() {
+        this.reset();
+        for (const counts of supervisor.restarts) this.inc({ service: counts.name }, counts[which]);
+      },
+    });
+    return name;
+  };
+  return [
+    count(
+      "palomar_service_restarts_total",
+      "How often a service of this node ended by itself, or by force, and was started again",
+      ["service"],
+      "restarts",
+    ),
+    count(
+      "palomar_service_hangs_total",
+      "How often a service of this node had not answered for a minute, was ended by force and started again",
+      ["service"],
+      "hangs",
+    ),
+  ];
 }
 
 /** Shows what the database knows, where it tells. */

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { ServiceName } from "../../services/platform/service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -79,4 +80,31 @@ it("without monitoring `status` says that a stack runs, and nothing once it does
   // What was killed has left its addresses.
   const later = await runPalomar(["status"], env);
   expect(later.stdout).toContain("\nstack    not ready here\n");
+});
+
+it("a service that is frozen is not ready: in /readyz, the metrics and `status`, until it goes on", async () => {
+  const env = environment();
+  const running = await startServices(["dns-server", "tracking"], env);
+  const readiness = async () =>
+    (await (await fetch(`${running.addresses.metrics}/readyz`)).json()) as { status: string; problems: string[] };
+  const metrics = async () => (await fetch(`${running.addresses.metrics}/metrics`)).text();
+  const frozen = Number(
+    execFileSync("pgrep", ["-P", String(running.process.pid), "-f", "dns-server"], { encoding: "utf8" }),
+  );
+  try {
+    process.kill(frozen, "SIGSTOP");
+    const found = await eventually(readiness, ({ status }) => status !== "ok");
+    expect(found).toEqual({ status: "not ready", problems: ["dns-server does not answer"] });
+    expect(await metrics()).toContain('palomar_service_ready{service="dns-server"} 0\n');
+    expect(await metrics()).toContain('palomar_service_ready{service="tracking"} 1\n');
+    const { stdout } = await runPalomar(["status"], env);
+    expect(stdout).toContain("WRONG    dns-server does not answer\n");
+    process.kill(frozen, "SIGCONT");
+    await eventually(readiness, ({ status }) => status === "ok");
+    expect(await metrics()).toContain('palomar_service_ready{service="dns-server"} 1\n');
+    expect(await metrics()).toContain('palomar_service_hangs_total{service="dns-server"} 0\n');
+  } finally {
+    process.kill(frozen, "SIGCONT");
+    await running.stop();
+  }
 });

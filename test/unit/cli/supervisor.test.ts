@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { CommandRefused } from "../../../services/cli/command-errors.ts";
-import { type Foundation, Supervisor } from "../../../services/cli/supervisor.ts";
+import { type Foundation, type Pulse, Supervisor } from "../../../services/cli/supervisor.ts";
 import { KeyRing } from "../../../services/core/key-ring.ts";
 import { loadConfig } from "../../../services/platform/config/config.ts";
 import { makeLogger } from "../../../services/platform/observability/logger.ts";
@@ -22,7 +22,10 @@ beforeEach(() => {
   const script = [
     `#!${node}`,
     `require("node:fs").writeFileSync(${JSON.stringify(pidFile)}, String(process.pid));`,
-    `process.on("message", ({ kind }) => kind === "stop" && process.exit(0));`,
+    `process.on("message", ({ kind }) => {`,
+    `  if (kind === "stop") process.exit(0);`,
+    `  if (kind === "ask") process.send({ kind: "answer" });`,
+    `});`,
     `process.on("disconnect", () => process.exit(0));`,
     `process.send({ kind: "ready", addresses: {} });`,
   ];
@@ -38,7 +41,7 @@ const FOUNDATION = Promise.resolve<Foundation>({
   keyRing: KeyRing.ofSecret("a secret for tests only"),
 });
 
-function makeSupervisor(foundation = FOUNDATION): Supervisor {
+function makeSupervisor(foundation = FOUNDATION, pulse?: Pulse): Supervisor {
   const config = loadConfig({});
   if (!config.ok) throw new Error(config.error.join("\n"));
   return new Supervisor({
@@ -46,6 +49,7 @@ function makeSupervisor(foundation = FOUNDATION): Supervisor {
     foundation,
     services: ["tracking"],
     logger: makeLogger("test", "silent"),
+    ...(pulse && { pulse }),
   });
 }
 
@@ -70,13 +74,13 @@ describe.each<readonly [how: string, impossible: () => string, text: RegExp]>([
       process.kill(Number(readFileSync(pidFile, "utf8")), "SIGKILL");
       await eventually(
         async () => supervisor.restarts,
-        ([[, restarts] = ["tracking", 0]]) => restarts >= 2,
+        ([counts]) => counts!.restarts >= 2,
       );
-      expect(supervisor.notReady).toEqual(["tracking"]);
+      expect(supervisor.problems).toEqual(["tracking is not ready"]);
       process.execPath = standIn;
       await eventually(
-        async () => supervisor.notReady,
-        (names) => names.length === 0,
+        async () => supervisor.problems,
+        (problems) => problems.length === 0,
       );
     } finally {
       await supervisor.stop();
@@ -96,4 +100,49 @@ test("processes load before the database is there, and end when it does not come
   refuse(new Error("no database"));
   await expect(start).rejects.toThrow("no database");
   expect(() => process.kill(Number(pid), 0)).toThrow("ESRCH");
+});
+
+const pidOf = () => Number(readFileSync(pidFile, "utf8"));
+const problemsOf = (supervisor: Supervisor, problems: readonly string[]) =>
+  eventually(
+    async () => supervisor.problems,
+    (found) => found.join() === problems.join(),
+  );
+
+test("a service that no longer answers is not ready, until it does again", async () => {
+  process.execPath = standIn;
+  const supervisor = makeSupervisor(FOUNDATION, { everyMs: 50, silentAfter: 10, endAfter: 10_000 });
+  await supervisor.start();
+  try {
+    process.kill(pidOf(), "SIGSTOP");
+    await problemsOf(supervisor, ["tracking does not answer"]);
+    expect(supervisor.states).toEqual([{ name: "tracking", ready: false }]);
+    const askedMs = performance.now();
+    expect(await supervisor.collectMetrics()).toEqual([]);
+    expect(performance.now() - askedMs).toBeLessThan(1_000);
+    process.kill(pidOf(), "SIGCONT");
+    await problemsOf(supervisor, []);
+    expect(supervisor.restarts).toEqual([{ name: "tracking", restarts: 0, hangs: 0 }]);
+  } finally {
+    await supervisor.stop();
+  }
+});
+
+test("a service that does not answer for long is ended by force and started again", async () => {
+  process.execPath = standIn;
+  const supervisor = makeSupervisor(FOUNDATION, { everyMs: 50, silentAfter: 10, endAfter: 20 });
+  await supervisor.start();
+  try {
+    const frozen = pidOf();
+    process.kill(frozen, "SIGSTOP");
+    await eventually(
+      async () => supervisor.restarts,
+      ([counts]) => counts!.restarts > 0,
+    );
+    await problemsOf(supervisor, []);
+    expect(supervisor.restarts).toEqual([{ name: "tracking", restarts: 1, hangs: 1 }]);
+    expect(pidOf()).not.toBe(frozen);
+  } finally {
+    await supervisor.stop();
+  }
 });
