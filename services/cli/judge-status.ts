@@ -62,7 +62,9 @@ export function judgeStatus(status: KnownStatus, limits: StatusLimits): string[]
     ...inbound.mailboxes.map(({ name, problem }) => `mailbox ${name} cannot be read: ${problem}`),
     ...status.held.map(({ name, reason }) => `instance ${name} is held: ${reason}`),
     ...(signing.overdueSeconds > limits.signingOverdueSeconds
-      ? [`signed zones wait for ${describeSeconds(signing.overdueSeconds)} for their upkeep: is a dns-api running?`]
+      ? [
+          `signed zones wait for ${describeSeconds(signing.overdueSeconds)} for their upkeep: is a dns-api running? Its log names those that fail (zone-signing-failed)`,
+        ]
       : []),
     ...replication
       .filter(({ seconds }) => seconds > limits.replicationLagSeconds)

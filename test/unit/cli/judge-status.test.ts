@@ -80,7 +80,7 @@ it.each<[Partial<KnownStatus>, string]>([
   ],
   [
     { signing: { zones: 9, overdueSeconds: 3_601 } },
-    "signed zones wait for 60 min for their upkeep: is a dns-api running?",
+    "signed zones wait for 60 min for their upkeep: is a dns-api running? Its log names those that fail (zone-signing-failed)",
   ],
   [{ replication: [{ standby: "two", seconds: 31 }] }, "standby two is 31 s behind"],
 ])("%j: %s", (change, problem) => {
