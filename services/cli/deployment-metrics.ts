@@ -1,17 +1,24 @@
 import { Counter, Gauge } from "prom-client";
+import type { Config } from "../platform/config/config.ts";
 import { inTime } from "../platform/deadline.ts";
 import { registry } from "../platform/observability/metrics.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { mayRead } from "../store/database-roles.ts";
+import { listNodes } from "../store/dns/nodes.ts";
+import { listLeftOut } from "../store/dns/zones-left-out.ts";
 import {
   type QueueStatus,
+  readHeldStatus,
+  readInboundStatus,
   readQueueStatus,
-  readReplicationLag,
+  readReplication,
   readSigningStatus,
   readZoneStatus,
 } from "../store/status.ts";
 import { findDatabaseProblem, PATIENCE_MS } from "./database-answers.ts";
 import { DATABASE_SILENT } from "./explain-error.ts";
+import { findProblems, type KnownStatus, loadLimits, MOST_LEFT_OUT } from "./judge-status.ts";
+import { inspectMachine } from "./machine-status.ts";
 import type { Supervisor } from "./supervisor.ts";
 
 /** Counting a long queue costs the database something, so it is not done for every scrape. */
@@ -19,6 +26,7 @@ const KEPT_MS = 15_000;
 
 /** What the metrics of a deployment are made from. */
 export interface WatchedDeployment {
+  readonly config: Config;
   readonly supervisor: Supervisor;
   readonly db: Db;
   /** The same database over a pool of its own: counting may take its time, and whether it answers is known at once. */
@@ -26,23 +34,36 @@ export interface WatchedDeployment {
 }
 
 /**
- * Shows what the database has of the deployment's work, whether it answers, and which services of this node are ready.
+ * Shows what the database has of the deployment's work, whether it answers and takes changes, which services of this node are
+ * ready, what its machine has left, and what `palomar status` calls wrong of all that.
  * @returns takes it off again
  */
-export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployment): () => void {
+export function exportDeployment({ config, supervisor, db, countingDb }: WatchedDeployment): () => void {
   const where = (areas: readonly string[]) => () => mayRead(countingDb, areas);
   const zones = remember(() => readZoneStatus(countingDb), where(["zones"]));
   const signing = remember(() => readSigningStatus(countingDb), where(["signing"]));
   const queue = remember(() => readQueueStatus(countingDb), where(["messages", "deliveries", "routes", "warm-ups"]));
-  const lags = remember(() => readReplicationLag(countingDb));
+  const inbound = remember(() => readInboundStatus(countingDb), where(["inbound", "mailboxes"]));
+  const held = remember(() => readHeldStatus(countingDb), where(["instances", "guards"]));
+  const leftOut = remember(() => listLeftOut(countingDb, MOST_LEFT_OUT), where(["zones", "zones-left-out"]));
+  const nodes = remember(() => listNodes(countingDb));
+  const replication = remember(() => readReplication(countingDb));
+  const machine = remember(() => inspectMachine(config, new Date()));
   const gauges = [
     gauge("palomar_service_ready", "Whether a service of this node is ready, and answers", ["service"], async (set) => {
       for (const { name, ready } of supervisor.states) set(ready ? 1 : 0, { service: name });
     }),
     ...countRestarts(supervisor),
-    gauge("palomar_database_up", "Whether the database answers this node", [], async (set) =>
-      set((await findDatabaseProblem(db)) === DATABASE_SILENT ? 0 : 1),
+    ...databaseGauges(db),
+    gauge(
+      "palomar_disk_free_ratio",
+      "Share that is free of the disk of this node's data folder, or of the embedded database's where that is less",
+      [],
+      whenKnown(machine, ({ diskFreePercent }, set) => {
+        if (diskFreePercent !== null) set(diskFreePercent / 100);
+      }),
     ),
+    problemGauge({ zones, signing, queue, inbound, held, leftOut, nodes, replication, machine }, config),
     gauge(
       "palomar_zones",
       "Zones in the database, by state (published, suspended)",
@@ -64,14 +85,50 @@ export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployme
       "palomar_database_replication_lag_seconds",
       "How far a standby is behind, by its application_name",
       ["standby"],
-      whenKnown(lags, (read, set) => {
-        for (const { standby, seconds } of read) set(seconds, { standby });
+      whenKnown(replication, ({ standbys }, set) => {
+        for (const { standby, seconds } of standbys) set(seconds, { standby });
       }),
     ),
   ];
   return () => {
     for (const name of gauges) registry.removeSingleMetric(name);
   };
+}
+
+function databaseGauges(db: Db): string[] {
+  return [
+    gauge("palomar_database_up", "Whether the database answers this node", [], async (set) =>
+      set((await findDatabaseProblem(db)) === DATABASE_SILENT ? 0 : 1),
+    ),
+    gauge(
+      "palomar_database_writable",
+      "Whether the database takes changes: it is not read-only, and its disk is not full",
+      [],
+      async (set) => {
+        const problem = await findDatabaseProblem(db);
+        if (problem !== DATABASE_SILENT) set(problem === undefined ? 1 : 0);
+      },
+    ),
+  ];
+}
+
+/** Each part of what is known, and undefined where it is not. */
+type Asked = {
+  readonly [part in Exclude<keyof KnownStatus, "expectedStandbys">]: () => Promise<KnownStatus[part] | undefined>;
+};
+
+function problemGauge(asked: Asked, { databaseStandbys }: Config): string {
+  const limits = loadLimits();
+  return gauge(
+    "palomar_problems",
+    "What is wrong by `palomar status`, as far as this node can tell, by kind",
+    ["kind"],
+    async (set) => {
+      const parts = Object.entries(asked).map(async ([part, ask]) => [part, await ask()] as const);
+      const known = { ...Object.fromEntries(await Promise.all(parts)), expectedStandbys: databaseStandbys };
+      for (const [kind, lines] of findProblems(known, limits)) set(lines.length, { kind });
+    },
+  );
 }
 
 function queueGauges(queue: () => Promise<QueueStatus | undefined>): string[] {

@@ -30,10 +30,10 @@ interface ServedZones {
 }
 
 /**
- * `/healthz`: this process answers. `/readyz`: every service is ready and answers its supervisor, the zones are loaded, and the database answers and takes changes;
- * 503 with the reasons otherwise. Where a few zones do not fit into memory, an ACL or a key cannot be read, or the database is
- * away from name servers alone, it is 200, and its status `degraded`: to take the server away would be worse for all that it
- * answers. `/metrics`: the metrics of all services, summed, in Prometheus' text form.
+ * `/healthz`: this process answers. `/readyz`: every service is ready and answers its supervisor, the zones are loaded, and
+ * the database answers and takes changes; 503 with the reasons otherwise. Where a few zones do not fit into memory, an ACL or a
+ * key cannot be read, or the database is away from name servers alone, it is 200, and its status `degraded`: to take the server
+ * away would be worse for all that it answers. `/metrics`: the metrics of all services, summed, in Prometheus' text form.
  */
 export function listenForMonitoring(
   addresses: readonly HostPort[],

@@ -108,3 +108,45 @@ it("a service that is frozen is not ready: in /readyz, the metrics and `status`,
     await running.stop();
   }
 });
+
+it("a database that is read-only, and a mailbox that cannot be read, are in the metrics as in `status`", async () => {
+  const { db } = database;
+  const name = new URL(database.url).pathname.slice(1);
+  // Sessions have it from their start.
+  const setReadOnly = async (value: "on" | "off") => {
+    await db.raw(`begin read write; alter database ${name} set default_transaction_read_only = ${value}; commit`);
+    await db.raw(
+      "select pg_terminate_backend(pid) from pg_stat_activity where datname = ? and pid <> pg_backend_pid()",
+      [name],
+    );
+  };
+  const env = environment();
+  const running = await startServices(["bounce"], env);
+  const ask = async (path: string) => (await fetch(`${running.addresses.metrics}${path}`)).text();
+  try {
+    await db("mailboxes").insert({
+      ...{ name: "reports", host: "mail.example.org", port: 993, security: "tls", username: "reports" },
+      ...{ password_sealed: "sealed", folder: "INBOX", feedback: "fbl@example.org" },
+      ...{ next_poll_at: new Date(Date.now() + 86_400_000), problem: "no route" },
+    });
+    const well = await ask("/metrics");
+    expect(well).toContain('\npalomar_problems{kind="mailbox"} 1\n');
+    expect(well).toContain('\npalomar_problems{kind="quarantine"} 0\n');
+    expect(well).toContain("\npalomar_database_writable 1\n");
+    expect(well).toMatch(/\npalomar_disk_free_ratio 0\.\d+\n/);
+    expect((await runPalomar(["status"], env)).stdout).toContain("WRONG    mailbox reports cannot be read: no route\n");
+    await setReadOnly("on");
+    const problem = "the database is read-only (a standby?)";
+    await eventually(
+      () => ask("/readyz"),
+      (answer) => answer.includes(problem),
+    );
+    const readOnly = await ask("/metrics");
+    expect(readOnly).toContain("\npalomar_database_up 1\n");
+    expect(readOnly).toContain("\npalomar_database_writable 0\n");
+  } finally {
+    await setReadOnly("off");
+    await db("mailboxes").delete();
+    await running.stop();
+  }
+});
