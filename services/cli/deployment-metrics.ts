@@ -1,18 +1,27 @@
 import { Counter, Gauge } from "prom-client";
+import type { Config } from "../platform/config/config.ts";
 import { inTime } from "../platform/deadline.ts";
 import { registry } from "../platform/observability/metrics.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { mayRead } from "../store/database-roles.ts";
+import { listNodes } from "../store/dns/nodes.ts";
+import { listLeftOut } from "../store/dns/zones-left-out.ts";
 import {
   countHeldInstances,
+  OUTCOME_MINUTES,
   type QueueStatus,
+  readHeldStatus,
+  readInboundStatus,
+  readOutcomeStatus,
   readQueueStatus,
-  readReplicationLag,
+  readReplication,
   readSigningStatus,
   readZoneStatus,
 } from "../store/status.ts";
 import { findDatabaseProblem, PATIENCE_MS } from "./database-answers.ts";
 import { DATABASE_SILENT } from "./explain-error.ts";
+import { findProblems, type KnownStatus, loadLimits, MOST_LEFT_OUT } from "./judge-status.ts";
+import { inspectMachine } from "./machine-status.ts";
 import type { Supervisor } from "./supervisor.ts";
 
 /** Counting a long queue costs the database something, so it is not done for every scrape. */
@@ -20,9 +29,12 @@ const KEPT_MS = 15_000;
 
 /** What the state of the queue is read from. */
 const QUEUE_AREAS = ["messages", "deliveries", "routes", "warm-ups", "guards"];
+/** And what came of mail lately. */
+const OUTCOME_AREAS = ["deliveries", "messages", "outcome-counts"];
 
 /** What the metrics of a deployment are made from. */
 export interface WatchedDeployment {
+  readonly config: Config;
   readonly supervisor: Supervisor;
   readonly db: Db;
   /** The same database over a pool of its own: counting may take its time, and whether it answers is known at once. */
@@ -30,24 +42,28 @@ export interface WatchedDeployment {
 }
 
 /**
- * Shows what the database has of the deployment's work, whether it answers, and which services of this node are ready.
+ * Shows what the database has of the deployment's work, whether it answers and takes changes, which services of this node are
+ * ready, what its machine has left, and what `palomar status` calls wrong of all that.
  * @returns takes it off again
  */
-export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployment): () => void {
-  const where = (areas: readonly string[]) => () => mayRead(countingDb, areas);
-  const zones = remember(() => readZoneStatus(countingDb), where(["zones"]));
-  const signing = remember(() => readSigningStatus(countingDb), where(["signing"]));
-  const queue = remember(() => readQueueStatus(countingDb), where(QUEUE_AREAS));
-  const held = remember(() => countHeldInstances(countingDb), where(["guards"]));
-  const lags = remember(() => readReplicationLag(countingDb));
+export function exportDeployment({ config, supervisor, db, countingDb }: WatchedDeployment): () => void {
+  const { holders, ...known } = askDeployment(config, countingDb);
+  const { zones, signing, queue, replication, machine } = known;
   const gauges = [
-    gauge("palomar_service_ready", "Whether a service of this node is ready", ["service"], async (set) => {
+    gauge("palomar_service_ready", "Whether a service of this node is ready, and answers", ["service"], async (set) => {
       for (const { name, ready } of supervisor.states) set(ready ? 1 : 0, { service: name });
     }),
-    countRestarts(supervisor),
-    gauge("palomar_database_up", "Whether the database answers this node", [], async (set) =>
-      set((await findDatabaseProblem(db)) === DATABASE_SILENT ? 0 : 1),
+    ...countRestarts(supervisor),
+    ...databaseGauges(db),
+    gauge(
+      "palomar_disk_free_ratio",
+      "Share that is free of the disk of this node's data folder, or of the embedded database's where that is less",
+      [],
+      whenKnown(machine, ({ diskFreePercent }, set) => {
+        if (diskFreePercent !== null) set(diskFreePercent / 100);
+      }),
     ),
+    problemGauge(known, config),
     gauge(
       "palomar_zones",
       "Zones in the database, by state (published, suspended)",
@@ -67,7 +83,7 @@ export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployme
       "palomar_instances_held",
       "Instances of which nothing leaves, by who holds them (guard, operator)",
       ["by"],
-      whenKnown(held, (read, set) => {
+      whenKnown(holders, (read, set) => {
         for (const [by, count] of Object.entries(read)) set(count, { by });
       }),
     ),
@@ -77,14 +93,68 @@ export function exportDeployment({ supervisor, db, countingDb }: WatchedDeployme
       "palomar_database_replication_lag_seconds",
       "How far a standby is behind, by its application_name",
       ["standby"],
-      whenKnown(lags, (read, set) => {
-        for (const { standby, seconds } of read) set(seconds, { standby });
+      whenKnown(replication, ({ standbys }, set) => {
+        for (const { standby, seconds } of standbys) set(seconds, { standby });
       }),
     ),
   ];
   return () => {
     for (const name of gauges) registry.removeSingleMetric(name);
   };
+}
+
+function databaseGauges(db: Db): string[] {
+  return [
+    gauge("palomar_database_up", "Whether the database answers this node", [], async (set) =>
+      set((await findDatabaseProblem(db)) === DATABASE_SILENT ? 0 : 1),
+    ),
+    gauge(
+      "palomar_database_writable",
+      "Whether the database takes changes: it is not read-only, and its disk is not full",
+      [],
+      async (set) => {
+        const problem = await findDatabaseProblem(db);
+        if (problem !== DATABASE_SILENT) set(problem === undefined ? 1 : 0);
+      },
+    ),
+  ];
+}
+
+/** Asks for each part of what is known where it is due, by what the role may read. */
+function askDeployment(config: Config, db: Db) {
+  const where = (areas: readonly string[]) => () => mayRead(db, areas);
+  return {
+    zones: remember(() => readZoneStatus(db), where(["zones"])),
+    signing: remember(() => readSigningStatus(db), where(["signing"])),
+    queue: remember(() => readQueueStatus(db), where(QUEUE_AREAS)),
+    holders: remember(() => countHeldInstances(db), where(["guards"])),
+    outcomes: remember(() => readOutcomeStatus(db, OUTCOME_MINUTES), where(OUTCOME_AREAS)),
+    inbound: remember(() => readInboundStatus(db), where(["inbound", "mailboxes"])),
+    held: remember(() => readHeldStatus(db), where(["instances", "guards"])),
+    leftOut: remember(() => listLeftOut(db, MOST_LEFT_OUT), where(["zones", "zones-left-out"])),
+    nodes: remember(() => listNodes(db)),
+    replication: remember(() => readReplication(db)),
+    machine: remember(() => inspectMachine(config, new Date())),
+  };
+}
+
+/** Each part of what is known, and undefined where it is not. */
+type Asked = {
+  readonly [part in Exclude<keyof KnownStatus, "expectedStandbys">]: () => Promise<KnownStatus[part] | undefined>;
+};
+
+function problemGauge(asked: Asked, { databaseStandbys }: Config): string {
+  const limits = loadLimits();
+  return gauge(
+    "palomar_problems",
+    "What is wrong by `palomar status`, as far as this node can tell, by kind",
+    ["kind"],
+    async (set) => {
+      const parts = Object.entries(asked).map(async ([part, ask]) => [part, await ask()] as const);
+      const known = { ...Object.fromEntries(await Promise.all(parts)), expectedStandbys: databaseStandbys };
+      for (const [kind, lines] of findProblems(known, limits)) set(lines.length, { kind });
+    },
+  );
 }
 
 function queueGauges(queue: () => Promise<QueueStatus | undefined>): string[] {
@@ -186,20 +256,31 @@ function gauge(name: string, help: string, labels: readonly string[], show: (set
   return name;
 }
 
-const RESTARTS = "palomar_service_restarts_total";
-
-function countRestarts(supervisor: Supervisor): string {
-  new Counter({
-    name: RESTARTS,
-    help: "How often a service of this node ended by itself and was started again",
-    labelNames: ["service"],
-    registers: [registry],
-    collect() {
-      this.reset();
-      for (const [service, restarts] of supervisor.restarts) this.inc({ service }, restarts);
-    },
-  });
-  return RESTARTS;
+function countRestarts(supervisor: Supervisor): string[] {
+  const count = (name: string, help: string, labelNames: readonly string[], which: "restarts" | "hangs") => {
+    new Counter({
+      ...{ name, help, labelNames: [...labelNames], registers: [registry] },
+      collect() {
+        this.reset();
+        for (const counts of supervisor.restarts) this.inc({ service: counts.name }, counts[which]);
+      },
+    });
+    return name;
+  };
+  return [
+    count(
+      "palomar_service_restarts_total",
+      "How often a service of this node ended by itself, or by force, and was started again",
+      ["service"],
+      "restarts",
+    ),
+    count(
+      "palomar_service_hangs_total",
+      "How often a service of this node had not answered for a minute, was ended by force and started again",
+      ["service"],
+      "hangs",
+    ),
+  ];
 }
 
 /** Shows what the database knows, where it tells. */

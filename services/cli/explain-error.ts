@@ -12,6 +12,9 @@ const DATABASE_BUSY = "the database does not serve us now";
 /** What is said of a database that answers and takes nothing. */
 export const DATABASE_READ_ONLY = "the database is read-only (a standby?)";
 
+/** What is said of one that answers and has no room for what is written. */
+export const DATABASE_FULL = "the disk of the database is full";
+
 /** Errors whose message was written for the operator. */
 const OPERATORS = [CommandRefused, EmbeddedPostgresError, MissingKey, UnsuitableDatabase];
 

@@ -30,10 +30,10 @@ interface ServedZones {
 }
 
 /**
- * `/healthz`: this process answers. `/readyz`: every service is ready, the zones are loaded, and the database answers and takes changes;
- * 503 with the reasons otherwise. Where a few zones do not fit into memory, an ACL or a key cannot be read, or the database is
- * away from name servers alone, it is 200, and its status `degraded`: to take the server away would be worse for all that it
- * answers. `/metrics`: the metrics of all services, summed, in Prometheus' text form.
+ * `/healthz`: this process answers. `/readyz`: every service is ready and answers its supervisor, the zones are loaded, and
+ * the database answers and takes changes; 503 with the reasons otherwise. Where a few zones do not fit into memory, an ACL or a
+ * key cannot be read, or the database is away from name servers alone, it is 200, and its status `degraded`: to take the server
+ * away would be worse for all that it answers. `/metrics`: the metrics of all services, summed, in Prometheus' text form.
  */
 export function listenForMonitoring(
   addresses: readonly HostPort[],
@@ -60,7 +60,7 @@ async function readReadiness({ supervisor, db }: Watched) {
   const families = (await supervisor.collectMetrics()).flat() as MetricFamilies;
   const zones = readServedZones(families);
   const unreadable = readUnreadable(families);
-  const ofServices = supervisor.notReady.map((name) => `${name} is not ready`);
+  const ofServices = supervisor.problems;
   const ofDatabase = [await findDatabaseProblem(db)].filter((problem) => problem !== undefined);
   const needsDatabase = supervisor.states.some(({ name }) => !WITHOUT_DATABASE.includes(name));
   const isUnfit = ofServices.length + zones.problems.length > 0 || (needsDatabase && ofDatabase.length > 0);

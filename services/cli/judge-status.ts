@@ -4,8 +4,11 @@ import { bySchema, readConfigFile } from "../platform/config/config-file.ts";
 import { isLoopback } from "../platform/lookups/address-blocks.ts";
 import type { SeenNode } from "../store/dns/nodes.ts";
 import type { LeftOutZoneStatus } from "../store/dns/zones-left-out.ts";
-import type { DeploymentStatus } from "../store/status.ts";
+import type { DeploymentStatus, ReplicationStatus } from "../store/status.ts";
 import type { MachineStatus } from "./machine-status.ts";
+
+/** Zones that do not fit are named up to so many. */
+export const MOST_LEFT_OUT = 20;
 
 const amount = z.number().min(0);
 const limitsFile = z.strictObject({
@@ -30,63 +33,109 @@ export function loadLimits(): StatusLimits {
   return readConfigFile("status.json", bySchema(limitsFile));
 }
 
-/** All that the database knows of a deployment. */
+/** All that is known of a deployment: by the database, and of the machine that is asked. */
 export interface KnownStatus extends DeploymentStatus {
   readonly nodes: readonly SeenNode[];
   /** Zones that name servers have no memory for, the first of them. */
   readonly leftOut: readonly LeftOutZoneStatus[];
-  readonly replication: readonly { readonly standby: string; readonly seconds: number }[];
+  readonly replication: ReplicationStatus;
+  /** PALOMAR_DATABASE_STANDBYS. */
+  readonly expectedStandbys: number;
+  readonly machine: MachineStatus;
 }
 
-/** What is wrong, a line each, and what to do about it where that is not plain. */
-export function judgeStatus(status: KnownStatus, limits: StatusLimits): string[] {
-  const { queue, outcomes, inbound, signing, nodes, replication } = status;
-  return [
-    ...nodes.flatMap((node) => judgeNode(node, limits)),
-    ...missingServices(status, limits),
-    ...status.leftOut.map(describeLeftOut),
-    ...(queue.readySeconds > limits.queueReadySeconds
+/** Parts of it are not known where the database is away, or a role may not read them. */
+type Known = { readonly [part in keyof KnownStatus]?: KnownStatus[part] | undefined };
+
+/** A line for each thing that is wrong, and what to do about it where that is not plain; undefined where nobody can tell. */
+type Judge = (known: Known, limits: StatusLimits) => readonly string[] | undefined;
+
+/** What may be wrong, by the kind that palomar_problems has. */
+const JUDGES = {
+  node: ({ nodes }, limits) => nodes?.flatMap((node) => judgeNode(node, limits)),
+  "missing-service": missingServices,
+  "zone-left-out": ({ leftOut }) => leftOut?.map(describeLeftOut),
+  "mail-waits": ({ queue }, { queueReadySeconds }) =>
+    queue &&
+    (queue.readySeconds > queueReadySeconds
       ? [`mail is ready for ${describeSeconds(queue.readySeconds)} now: see the queues by destination in the console`]
       : []),
-    ...(outcomes.settled === 0 && outcomes.putOff > limits.putOffRecipients
+  "mail-put-off": ({ outcomes }, { putOffRecipients }) =>
+    outcomes &&
+    (outcomes.settled === 0 && outcomes.putOff > putOffRecipients
       ? [
           `no mail gets through: in ${outcomes.minutes} min ${outcomes.putOff} recipients were put off, and nobody was delivered to. Can this host connect? The queues by destination in the console have the replies`,
         ]
       : []),
-    ...queue.longestPaceWaits
-      .filter(({ seconds }) => seconds > limits.paceWaitSeconds)
+  "pace-waits": ({ queue }, { paceWaitSeconds }) =>
+    queue?.longestPaceWaits
+      .filter(({ seconds }) => seconds > paceWaitSeconds)
       .map(
         ({ source, provider, seconds }) =>
           `nothing goes from ${source} to ${provider} for ${describeSeconds(seconds)}, as it asked: see palomar pace show ${source} ${provider}`,
       ),
-    ...(inbound.waiting > limits.inboundWaiting
-      ? [`${inbound.waiting} bounces wait: is a bounce service running?`]
-      : []),
-    ...(inbound.quarantined > limits.quarantined
+  "bounces-wait": ({ inbound }, { inboundWaiting }) =>
+    inbound &&
+    (inbound.waiting > inboundWaiting ? [`${inbound.waiting} bounces wait: is a bounce service running?`] : []),
+  quarantine: ({ inbound }, { quarantined }) =>
+    inbound &&
+    (inbound.quarantined > quarantined
       ? [`${inbound.quarantined} messages in quarantine: look at them in the console`]
       : []),
-    ...inbound.mailboxes.map(({ name, problem }) => `mailbox ${name} cannot be read: ${problem}`),
-    ...status.held.map(({ name, reason }) => `instance ${name} is held: ${reason}`),
-    ...(signing.overdueSeconds > limits.signingOverdueSeconds
-      ? [`signed zones wait for ${describeSeconds(signing.overdueSeconds)} for their upkeep: is a dns-api running?`]
+  mailbox: ({ inbound }) => inbound?.mailboxes.map(({ name, problem }) => `mailbox ${name} cannot be read: ${problem}`),
+  "instance-held": ({ held }) => held?.map(({ name, reason }) => `instance ${name} is held: ${reason}`),
+  signing: ({ signing }, { signingOverdueSeconds }) =>
+    signing &&
+    (signing.overdueSeconds > signingOverdueSeconds
+      ? [
+          `signed zones wait for ${describeSeconds(signing.overdueSeconds)} for their upkeep: is a dns-api running? Its log names those that fail (zone-signing-failed)`,
+        ]
       : []),
-    ...replication
-      .filter(({ seconds }) => seconds > limits.replicationLagSeconds)
+  "standby-behind": ({ replication }, { replicationLagSeconds }) =>
+    replication?.standbys
+      .filter(({ seconds }) => seconds > replicationLagSeconds)
       .map(({ standby, seconds }) => `standby ${standby} is ${describeSeconds(seconds)} behind`),
-  ];
+  "standby-gone": missingStandbys,
+  disk: ({ machine }, limits) =>
+    machine &&
+    (machine.diskFreePercent !== null && machine.diskFreePercent < limits.diskFreePercent
+      ? [`the disk of the data folder has ${machine.diskFreePercent} % left`]
+      : []),
+  certificate: ({ machine }, { certificateDays }) => machine && judgeCertificate(machine, certificateDays),
+} as const satisfies Readonly<Record<string, Judge>>;
+
+/** What is wrong, by kind; kinds of which nobody can tell are not there. */
+export function findProblems(known: Known, limits: StatusLimits): ReadonlyMap<string, readonly string[]> {
+  const judged = Object.entries<Judge>(JUDGES).map(([kind, judge]) => [kind, judge(known, limits)] as const);
+  return new Map(judged.flatMap(([kind, lines]) => (lines === undefined ? [] : [[kind, lines] as const])));
 }
 
-/** What is wrong with the machine itself. */
-export function judgeMachine({ diskFreePercent, certificate }: MachineStatus, limits: StatusLimits): string[] {
+/** What is wrong, a line each. */
+export function judgeStatus(known: Known, limits: StatusLimits): string[] {
+  return [...findProblems(known, limits).values()].flat();
+}
+
+function judgeCertificate({ certificate }: MachineStatus, certificateDays: number): string[] {
   return [
-    ...(diskFreePercent !== null && diskFreePercent < limits.diskFreePercent
-      ? [`the disk of the data folder has ${diskFreePercent} % left`]
-      : []),
     ...(certificate?.problem ? [`the certificate cannot be used: ${certificate.problem}`] : []),
-    ...(certificate?.endsInDays !== undefined && certificate.endsInDays < limits.certificateDays
+    ...(certificate?.endsInDays !== undefined && certificate.endsInDays < certificateDays
       ? [describeEnding(certificate.endsInDays)]
       : []),
   ];
+}
+
+/** A standby that is gone has no lag: its slot tells of it, or how many there should be. */
+function missingStandbys({ replication, expectedStandbys = 0 }: Known): string[] | undefined {
+  return (
+    replication && [
+      ...replication.emptySlots.map(
+        (slot) => `no standby takes from the replication slot ${slot}, and what it keeps for one fills the disk`,
+      ),
+      ...(replication.isWhole && replication.standbys.length < expectedStandbys
+        ? [`${replication.standbys.length} of ${expectedStandbys} standbys are connected (PALOMAR_DATABASE_STANDBYS)`]
+        : []),
+    ]
+  );
 }
 
 /** What the configuration says of mail that goes out into the world. */
@@ -145,7 +194,8 @@ function describeLeftOut({ node, zone, outdated, takenOctets }: LeftOutZoneStatu
 }
 
 /** Work that somebody waits for, or that what runs will bring, and that nobody does. */
-function missingServices({ nodes, zones, queue, inbound }: KnownStatus, limits: StatusLimits): string[] {
+function missingServices({ nodes, zones, queue, inbound }: Known, limits: StatusLimits): string[] | undefined {
+  if (!nodes || !zones || !queue || !inbound) return undefined;
   const running = new Set(
     nodes
       .filter(({ silentSeconds }) => silentSeconds <= limits.nodeSilentSeconds)

@@ -12,6 +12,8 @@ export type ToService =
   /** Where everybody listens so far, and which listeners are still to come. */
   | { readonly kind: "addresses"; readonly addresses: Addresses; readonly expected: readonly AddressName[] }
   | { readonly kind: "collect-metrics" }
+  /** Whether it still does anything: answered at once. */
+  | { readonly kind: "ask" }
   | { readonly kind: "stop" };
 
 /** What a service's process says to the supervisor. */
@@ -19,4 +21,6 @@ export type FromService =
   | { readonly kind: "ready"; readonly addresses: Addresses }
   /** It cannot start, or cannot go on; the process ends by itself after this. */
   | { readonly kind: "failed"; readonly text: string }
+  /** To "ask". */
+  | { readonly kind: "answer" }
   | { readonly kind: "metrics"; readonly families: MetricFamilies };

@@ -60,6 +60,7 @@ async function runService(name: ServiceName): Promise<void> {
 
   process.on("message", async (message: ToService) => {
     if (message.kind === "stop") return end(0);
+    if (message.kind === "ask") return tell({ kind: "answer" });
     const { addressBook } = await begun;
     if (message.kind === "addresses") addressBook.learn(message.addresses, message.expected);
     else if (message.kind === "collect-metrics") tell({ kind: "metrics", families: await collectMetrics() });

@@ -110,7 +110,7 @@ export class Stack {
     await started;
     const countingDb = openDb(config.listenDatabaseUrl ?? databaseUrl, { connections: 1, name: "monitoring" });
     this.#lifecycle.onStop("monitoring connection", () => countingDb.destroy());
-    this.#lifecycle.onStop("metrics of the deployment", exportDeployment({ supervisor, db, countingDb }));
+    this.#lifecycle.onStop("metrics of the deployment", exportDeployment({ config, supervisor, db, countingDb }));
     const isWhole = SERVICE_NAMES.every((name) => this.#services.includes(name) || name === "sandbox");
     const node = isWhole ? config.node : nameNode(config, this.#services);
     const reports = startNodeReports(node, { db, supervisor, logger: this.#logger });

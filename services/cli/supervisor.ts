@@ -18,8 +18,25 @@ export interface SupervisorOptions {
   /** Services load what they consist of until it is there. */
   readonly foundation: Promise<Foundation>;
   readonly services: readonly ServiceName[];
-  readonly logger: Pick<Logger, "error">;
+  readonly logger: Pick<Logger, "error" | "warn">;
+  /** Those of {@link PULSE}, unless others are given. */
+  readonly pulse?: Pulse;
 }
+
+/** How services that are ready are asked whether they still do anything. */
+export interface Pulse {
+  readonly everyMs: number;
+  /** After so many questions in a row without an answer a service is not ready. */
+  readonly silentAfter: number;
+  /** After so many it is ended by force, and started again. */
+  readonly endAfter: number;
+}
+
+/**
+ * What waits for this long, everybody waits for: long work is done in turns of some milliseconds or in threads, so a busy service
+ * answers as well, only later. Questions are counted and not seconds: a supervisor that was held up itself has asked none meanwhile.
+ */
+const PULSE: Pulse = { everyMs: 1_000, silentAfter: 10, endAfter: 60 };
 
 /**
  * What services wait for: their keys, and what they connect with. It is there when the database is up to date, or when it
@@ -36,8 +53,11 @@ interface Supervised {
   readonly name: ServiceName;
   /** The last one; undefined while there was none yet. */
   child: ChildProcess | undefined;
+  /** It said that it is, and has not ended since. */
   ready: boolean;
-  /** Whether any of them was. */
+  /** Questions since it said anything. */
+  unanswered: number;
+  /** Whether any of them was ready. */
   hasBeenReady: boolean;
   /** When the last one was told its secrets, or was to be made; as of performance.now(). */
   startedAt: number;
@@ -47,6 +67,8 @@ interface Supervised {
   restarts: number;
   /** What all of its processes have counted. */
   readonly counts: KeptCounts;
+  /** Of `restarts` those by force, as it no longer answered. */
+  hangs: number;
 }
 
 /** How a process ended, or that there could be none. */
@@ -96,34 +118,41 @@ const LISTENERS_OF: { readonly [name in ServiceName]: readonly AddressName[] } =
 export class Supervisor {
   readonly #options: SupervisorOptions;
   readonly #services = new Map<ServiceName, Supervised>();
+  readonly #pulse: Pulse;
+  #asking: NodeJS.Timeout | undefined;
   #addresses: Addresses = {};
   #stopping = false;
 
   constructor(options: SupervisorOptions) {
     this.#options = options;
+    this.#pulse = options.pulse ?? PULSE;
   }
 
   get addresses(): Addresses {
     return this.#addresses;
   }
 
-  /** Every service of this stack, and whether it is ready. */
+  /** Every service of this stack, and whether it is ready: it said so, and still answers. */
   get states(): { readonly name: ServiceName; readonly ready: boolean }[] {
-    return [...this.#services.values()].map(({ name, ready }) => ({ name, ready }));
+    return this.#all.map((service) => ({ name: service.name, ready: service.ready && !this.#isSilent(service) }));
   }
 
-  /** How often each service ended by itself and was started again. */
-  get restarts(): (readonly [name: ServiceName, restarts: number])[] {
-    return [...this.#services.values()].map(({ name, restarts }) => [name, restarts]);
+  /** Why services are not ready, a line for each. */
+  get problems(): string[] {
+    return this.#all
+      .filter((service) => !service.ready || this.#isSilent(service))
+      .map(({ name, ready }) => (ready ? `${name} does not answer` : `${name} is not ready`));
   }
 
-  get notReady(): ServiceName[] {
-    return [...this.#services.values()].filter(({ ready }) => !ready).map(({ name }) => name);
+  /** How often each service ended by itself, or was ended as it hung, and was started again. */
+  get restarts(): { readonly name: ServiceName; readonly restarts: number; readonly hangs: number }[] {
+    return this.#all.map(({ name, restarts, hangs }) => ({ name, restarts, hangs }));
   }
 
   /** Starts all services. Rejects, with all of them ended, when one of them cannot start, or has nothing to stand on. */
   async start(): Promise<void> {
     const { foundation, services } = this.#options;
+    this.#asking = setInterval(() => this.#askAll(), this.#pulse.everyMs).unref();
     // They wait for it and have nothing to undo.
     foundation.catch(() => this.kill());
     try {
@@ -135,7 +164,7 @@ export class Supervisor {
   }
 
   async stop(): Promise<void> {
-    this.#stopping = true;
+    this.#end();
     const children = this.#children();
     for (const child of children) send(child, { kind: "stop" });
     const deadline = sleep(STOP_DEADLINE_MS, undefined, { ref: false });
@@ -146,28 +175,68 @@ export class Supervisor {
 
   /** Ends every process at once. */
   kill(): void {
-    this.#stopping = true;
+    this.#end();
     for (const child of this.#children()) child.kill("SIGKILL");
   }
 
-  /** The metrics of every service: of one that does not answer in time, and of what has ended, what they had counted. */
+  /**
+   * The metrics of every service: of one that does not answer in time, and of what has ended, what they had counted. Nobody
+   * waits for one that is known not to answer.
+   */
   async collectMetrics(): Promise<MetricFamilies[]> {
-    const answers = [...this.#services.values()].map(async ({ child, counts }) =>
-      counts.withKept(child && (await askMetrics(child))),
-    );
+    const answers = this.#all.map(async (service) => {
+      const { child, counts } = service;
+      return counts.withKept(child && !this.#isSilent(service) ? await askMetrics(child) : undefined);
+    });
     return (await Promise.all(answers)).flat();
   }
 
+  get #all(): Supervised[] {
+    return [...this.#services.values()];
+  }
+
+  #isSilent({ unanswered }: Supervised): boolean {
+    return unanswered >= this.#pulse.silentAfter;
+  }
+
+  #end(): void {
+    this.#stopping = true;
+    clearInterval(this.#asking);
+  }
+
+  /** Asks every service that said that it is ready whether it still answers, and ends one that has not for long. */
+  #askAll(): void {
+    const { logger } = this.#options;
+    for (const service of this.#all) {
+      const { name, child } = service;
+      if (!service.ready || child === undefined) continue;
+      if (service.unanswered === this.#pulse.silentAfter) logger.error({ name }, "a service does not answer");
+      if (service.unanswered >= this.#pulse.endAfter) {
+        service.hangs += child.kill("SIGKILL") ? 1 : 0;
+        service.ready = false;
+        continue;
+      }
+      service.unanswered += 1;
+      send(child, { kind: "ask" });
+    }
+  }
+
+  #heard(service: Supervised): void {
+    if (this.#isSilent(service)) this.#options.logger.warn({ name: service.name }, "a service answers again");
+    service.unanswered = 0;
+  }
+
   #children(): ChildProcess[] {
-    return [...this.#services.values()].flatMap(({ child }) => child ?? []);
+    return this.#all.flatMap(({ child }) => child ?? []);
   }
 
   /** Runs a service until the stop. @returns when it is ready; rejects when it does not start, or is stopped before */
   #startFirst(name: ServiceName): Promise<void> {
     return new Promise((resolve, reject) => {
-      const states = { ready: false, hasBeenReady: false };
+      const states = { ready: false, hasBeenReady: false, unanswered: 0 };
+      const ends = { failures: 0, restarts: 0, hangs: 0 };
       const counts = new KeptCounts();
-      const service: Supervised = { name, child: undefined, ...states, startedAt: 0, failures: 0, restarts: 0, counts };
+      const service: Supervised = { name, child: undefined, ...states, startedAt: 0, ...ends, counts };
       this.#services.set(name, service);
       this.#supervise(service, resolve).catch(reject);
     });
@@ -180,6 +249,7 @@ export class Supervisor {
       service.startedAt = performance.now();
       const { code, signal, failure } = await this.#run(service, onReady);
       service.ready = false;
+      service.unanswered = 0;
       service.counts.endProcess();
       if (this.#stopping) break;
       if (!service.hasBeenReady && (signal === null || service.restarts === FIRST_RESTARTS)) {
@@ -212,6 +282,7 @@ export class Supervisor {
       });
       child.once("exit", (code, signal) => resolve({ code, signal, failure }));
       child.on("message", (message: FromService) => {
+        this.#heard(service);
         if (message.kind === "failed") failure = message.text;
         if (message.kind !== "ready") return;
         service.ready = true;

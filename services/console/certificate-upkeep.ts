@@ -15,6 +15,8 @@ const orders = new Counter({
   labelNames: ["result"],
   registers: [registry],
 });
+// The first order that fails is seen as one only where there was a 0 before.
+for (const result of ["obtained", "failed"]) orders.inc({ result }, 0);
 
 /**
  * Obtains and renews the certificates of hosts of sender domains that lead here, one after another; any number of processes

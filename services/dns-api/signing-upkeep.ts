@@ -2,7 +2,7 @@ import { Counter } from "prom-client";
 import type { DomainName } from "../core/dns/name.ts";
 import type { ZoneSigner } from "../operations/dns/zone-signing.ts";
 import { repairZone } from "../operations/dns/zone-signing-repair.ts";
-import { maintainZone, postponeZone, withUpkeepLock } from "../operations/dns/zone-signing-upkeep.ts";
+import { maintainZone, withUpkeepLock } from "../operations/dns/zone-signing-upkeep.ts";
 import { fewAtOnce } from "../platform/few-at-once.ts";
 import type { LookUpDs } from "../platform/lookups/ds-lookup.ts";
 import { registry } from "../platform/observability/metrics.ts";
@@ -18,6 +18,8 @@ import type { ZoneAnnouncer } from "./zone-announcer.ts";
 const EVERY_MS = 5_000;
 /** Zones of one look; while there are as many, the next look follows at once. */
 const ZONES_A_LOOK = 100;
+/** A zone that could not be looked after is left alone for so long. It stays due, so that everybody sees for how long it has been. */
+const REST_MS = 60_000;
 /** How often the chain and the signatures of a zone are compared with what they should be. */
 const CHECK_EVERY_MS = 86_400_000;
 /** Zones that are looked after at a time: some wait for their parents, and the API needs connections too. */
@@ -51,11 +53,11 @@ export interface SigningUpkeepOptions {
  */
 export function startSigningUpkeep(options: SigningUpkeepOptions): { stop(): Promise<void> } {
   const { db, observe, everyMs = EVERY_MS } = options;
-  const lookUps = new SparingLookUps(options.lookUpDs);
+  const upkeep = { options, lookUps: new SparingLookUps(options.lookUpDs), failed: new Map() };
   return new RepeatedWork({
     take: async (signal) => {
       const isMoreDue = await withUpkeepLock(db, async () => {
-        const hasMoreToMaintain = await maintainDueZones(options, lookUps, signal);
+        const hasMoreToMaintain = await maintainDueZones(upkeep, signal);
         const hasMoreToCheck = await checkZones(options, signal);
         return hasMoreToMaintain || hasMoreToCheck;
       });
@@ -68,25 +70,33 @@ export function startSigningUpkeep(options: SigningUpkeepOptions): { stop(): Pro
   });
 }
 
+/** What the looks of a process have in common. */
+interface Upkeep {
+  readonly options: SigningUpkeepOptions;
+  readonly lookUps: SparingLookUps;
+  /** When zones could not be looked after, by their ids; for {@link REST_MS}. */
+  readonly failed: Map<number, number>;
+}
+
 /** @returns whether there may be more */
-async function maintainDueZones(
-  options: SigningUpkeepOptions,
-  lookUps: SparingLookUps,
-  stopping: AbortSignal,
-): Promise<boolean> {
-  const due = await listDueZones(options.db, new Date(options.signer.clock.nowMs()), ZONES_A_LOOK);
+async function maintainDueZones({ options, lookUps, failed }: Upkeep, stopping: AbortSignal): Promise<boolean> {
+  const nowMs = options.signer.clock.nowMs();
+  for (const [id, failedAtMs] of failed) if (nowMs - failedAtMs >= REST_MS) failed.delete(id);
+  const due = await listDueZones(options.db, new Date(nowMs), { limit: ZONES_A_LOOK, except: [...failed.keys()] });
   // The lock of the upkeep is held until all are done: another node must not begin beside them.
-  await fewAtOnce(due, { pieces: ZONES_AT_A_TIME }, async ({ apex, companyId }) => {
-    if (!stopping.aborted) await maintain(options, apex, lookUps.of(companyId));
+  await fewAtOnce(due, { pieces: ZONES_AT_A_TIME }, async ({ id, apex, companyId }) => {
+    if (stopping.aborted) return;
+    if (!(await maintain(options, apex, lookUps.of(companyId)))) failed.set(id, nowMs);
   });
   return due.length === ZONES_A_LOOK;
 }
 
+/** @returns whether it could be done */
 async function maintain(
   options: SigningUpkeepOptions,
   apex: DomainName,
   lookUpDs: LookUpDs | undefined,
-): Promise<void> {
+): Promise<boolean> {
   const { db, signer, announcer, observe } = options;
   try {
     const changed = await maintainZone(db, apex, { signer, lookUpDs });
@@ -95,10 +105,11 @@ async function maintain(
       versionsMade.inc();
       observe({ kind: "zone-signed", zone: name, serial: soa.serial });
     }
+    return true;
   } catch (err) {
     // One zone whose keys cannot be opened must not keep all others from being signed.
     observe({ kind: "zone-signing-failed", level: "error", zone: zoneName(apex), err });
-    await postponeZone(db, apex, new Date(signer.clock.nowMs()));
+    return false;
   }
 }
 

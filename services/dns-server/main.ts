@@ -178,7 +178,7 @@ async function follow(
   const snapshot = new ZoneDatabaseSnapshot({
     file: join(config.dataDir, "zones.snapshot"),
     ...{ writer, publisher, access: accessFeed, observe },
-    unconfirmedMs: () => feed.confirmedAtMs && performance.now() - feed.confirmedAtMs,
+    unconfirmedMs: () => (feed.confirmedAtMs === undefined ? undefined : performance.now() - feed.confirmedAtMs),
     nowMs: () => clock.nowMs(),
   });
   const patience = sleep(SILENT_DATABASE_MS, undefined, { ref: false });

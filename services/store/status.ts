@@ -81,9 +81,9 @@ export interface DeploymentStatus {
 }
 
 /** Deferred mail can be millions of recipients; that many tell enough. */
-const MOST_PUT_OFF = 100_000;
+const MOST_PUT_OFF = 10_000;
 /** Whether mail gets through is told by so many minutes. */
-const OUTCOME_MINUTES = 30;
+export const OUTCOME_MINUTES = 30;
 
 export async function readStatus(db: Db): Promise<DeploymentStatus> {
   const [zones, signing, queue, outcomes, inbound, held] = await Promise.all([
@@ -92,12 +92,14 @@ export async function readStatus(db: Db): Promise<DeploymentStatus> {
     readQueueStatus(db),
     readOutcomeStatus(db, OUTCOME_MINUTES),
     readInboundStatus(db),
-    listHeldInstances(db),
+    readHeldStatus(db),
   ]);
-  return {
-    ...{ zones, signing, queue, outcomes, inbound },
-    held: held.map(({ name, reason }) => ({ name, reason: reason.message })),
-  };
+  return { zones, signing, queue, outcomes, inbound, held };
+}
+
+export async function readHeldStatus(db: Db): Promise<DeploymentStatus["held"]> {
+  const held = await listHeldInstances(db);
+  return held.map(({ name, reason }) => ({ name, reason: reason.message }));
 }
 
 export async function readZoneStatus(db: Db): Promise<ZoneStatus> {
@@ -227,7 +229,7 @@ async function readWarmUpStatus(db: Db) {
   return status!;
 }
 
-async function readInboundStatus(db: Db): Promise<InboundStatus> {
+export async function readInboundStatus(db: Db): Promise<InboundStatus> {
   const [messages, mailboxes] = await Promise.all([
     queryRows<{ state: string; count: number }>(
       db,
@@ -243,15 +245,27 @@ async function readInboundStatus(db: Db): Promise<InboundStatus> {
   return { waiting: count("waiting", "leased"), quarantined: count("quarantined"), mailboxes };
 }
 
-/** How far each standby is behind, in seconds; empty where the role may not know, or there is none. */
-export async function readReplicationLag(
-  db: Db,
-): Promise<readonly { readonly standby: string; readonly seconds: number }[]> {
-  return queryRows<{ standby: string; seconds: number }>(
+/** The database's standbys. */
+export interface ReplicationStatus {
+  /** How far each that is connected is behind. */
+  readonly standbys: readonly { readonly standby: string; readonly seconds: number }[];
+  /** Physical slots that nobody takes from. */
+  readonly emptySlots: readonly string[];
+  /** Whether the role may know of all standbys (pg_monitor); else `standbys` is empty. */
+  readonly isWhole: boolean;
+}
+
+export async function readReplication(db: Db): Promise<ReplicationStatus> {
+  const [row] = await queryRows<ReplicationStatus>(
     db,
-    `select application_name as standby, coalesce(extract(epoch from replay_lag), 0)::float8 as seconds
-       from pg_stat_replication where state = 'streaming'`,
+    `select pg_has_role('pg_read_all_stats', 'usage') as "isWhole",
+       (select coalesce(jsonb_agg(jsonb_build_object('standby', application_name,
+            'seconds', coalesce(extract(epoch from replay_lag), 0)) order by application_name), '[]')
+          from pg_stat_replication where state = 'streaming') as standbys,
+       array(select slot_name::text from pg_replication_slots
+              where slot_type = 'physical' and not active and not temporary order by 1) as "emptySlots"`,
   );
+  return row!;
 }
 
 /** Instances of which nothing leaves, by who holds them. */

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { packageFolder } from "../../services/platform/package-folder.ts";
 // Those that define counters of their own.
+import "../../services/console/certificate-upkeep.ts";
 import "../../services/dns-api/follow/health-checker.ts";
 import "../../services/dns-api/follow/zone-deriver.ts";
 import { aggregateMetrics, collectMetrics, measure } from "../../services/platform/observability/metrics.ts";
@@ -27,7 +28,7 @@ it("every alert has its row where its runbook is, and every row its alert", () =
 });
 
 /** Counted by threads (dns-server's) or by the supervisor, and told from the start by them. */
-const ELSEWHERE = /^palomar_(dns_|service_restarts_total)/;
+const ELSEWHERE = /^palomar_(dns_|service_(?:restarts|hangs)_total)/;
 
 /** Of what `increase` and `rate` are of, the series that there have to be: the metric, and for each label its values. */
 function alertedCounters(): { readonly metric: string; readonly labels: readonly (readonly [string, RegExp])[] }[] {

@@ -52,9 +52,16 @@ const FIRING: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   NodeDown: { 'up{job="palomar", instance="one"}': "0x100" },
   ServiceNotReady: { 'palomar_service_ready{service="delivery"}': "0x100" },
   ServiceRestarts: { 'palomar_service_restarts_total{service="delivery"}': "0+1x100" },
+  ServiceHung: { 'palomar_service_hangs_total{service="delivery"}': "0x60 1x40" },
   InstanceHeld: { 'palomar_instances_held{by="guard"}': "0x80 1x20" },
   InstanceSuspicious: { 'palomar_observations_total{kind="instance-suspicious"}': "0x80 1x20" },
   DatabaseAway: { palomar_database_up: "0x100" },
+  DatabaseTakesNothing: { palomar_database_writable: "0x100" },
+  DiskFull: { palomar_disk_free_ratio: "0.04x100" },
+  DiskFills: { palomar_disk_free_ratio: "0.14x100" },
+  ServiceMissing: { 'palomar_problems{kind="missing-service"}': "1x100" },
+  CertificateEnds: { 'palomar_problems{kind="certificate", instance="one"}': "1x100" },
+  CertificateOrdersFail: { 'palomar_certificate_orders_total{result="failed"}': "0x50 0+1x50" },
   ZonesStale: { palomar_dns_behind_seconds: "0+60x100" },
   ZonesPublishedSlowly: {
     'palomar_dns_publication_seconds_bucket{le="5"}': "0x100",
@@ -105,6 +112,8 @@ const FIRING: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'palomar_delivery_attempts_total{outcome="delivered"}': "0+90x100",
   },
   BouncesWait: { 'palomar_inbound_messages{state="waiting"}': "1001x100" },
+  MailboxUnreadable: { 'palomar_problems{kind="mailbox"}': "1x100" },
+  SmtpErrors: { 'palomar_smtp_failures_total{listener="submission"}': "0+9x100" },
   InboundTurnedAway: { 'palomar_inbound_refused_total{class="feedback", reason="source-rate"}': "0+60x100" },
   Quarantine: { 'palomar_inbound_messages{state="quarantined"}': "1x100" },
   TouchesLost: { 'palomar_observations_total{kind="tracking-event-lost"}': "0x85 1x15" },
@@ -128,6 +137,7 @@ const FIRING: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'palomar_http_request_seconds_bucket{service="dns-api", le="+Inf"}': "0+9x100",
   },
   StandbyBehind: { 'palomar_database_replication_lag_seconds{standby="two"}': "31x100" },
+  StandbyGone: { 'palomar_problems{kind="standby-gone"}': "1x100" },
 };
 
 /** What is measured of a deployment that is well, with everything at work. */
@@ -135,7 +145,19 @@ const QUIET: Readonly<Record<string, string>> = {
   'up{job="palomar", instance="one"}': "1x100",
   'palomar_service_ready{service="delivery"}': "1x100",
   'palomar_service_restarts_total{service="delivery"}': "0x50 1x50",
+  'palomar_service_hangs_total{service="delivery"}': "0x100",
   palomar_database_up: "1x100",
+  palomar_database_writable: "1x100",
+  palomar_disk_free_ratio: "0.5x100",
+  ...Object.fromEntries(
+    ["missing-service", "certificate", "mailbox", "standby-gone"].map((kind) => [
+      `palomar_problems{kind="${kind}"}`,
+      "0x100",
+    ]),
+  ),
+  // A domain that leads elsewhere by now is tried again and again, a little less often each time.
+  'palomar_certificate_orders_total{result="failed"}': "0x20 1x30 2x50",
+  'palomar_smtp_failures_total{listener="submission"}': "0x50 1x50",
   palomar_dns_behind_seconds: "1x100",
   'palomar_dns_publication_seconds_bucket{le="5"}': "0+9x100",
   'palomar_dns_publication_seconds_bucket{le="+Inf"}': "0+9x100",

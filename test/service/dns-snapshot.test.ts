@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import type { TsigKey } from "../../services/core/dns/tsig.ts";
 import { start } from "../../services/dns-server/main.ts";
+import { collectMetrics, gaugeValue } from "../../services/platform/observability/metrics.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import { openDb, openListenConnection } from "../../services/platform/postgres/db.ts";
 import type { RunningService, ServiceContext } from "../../services/platform/service.ts";
@@ -105,8 +106,10 @@ it("keeps the zones when it stops, and answers from them while the database is a
   await gate.shut();
   kindsObserved();
 
-  running = await start(context);
+  const laterMs = 190_000;
+  running = await start({ ...context, clock: { nowMs: () => context.clock.nowMs() + laterMs } });
   expect(kindsObserved()).toContain("zones-from-snapshot");
+  expect(gaugeValue(await collectMetrics(), "palomar_dns_behind_seconds")).toBeGreaterThanOrEqual(laterMs / 1_000);
   const after = [];
   for (const [name, type] of questions) after.push({ ...(await ask(name, type)), id: 0 });
   expect(after).toEqual(before);

@@ -17,6 +17,7 @@ import { listUncheckedZones } from "../../services/store/dns/dnssec-zones.ts";
 import { readAllRecords } from "../../services/store/dns/records.ts";
 import { REPAIR_ACTOR, readHistory } from "../../services/store/dns/zone-history.ts";
 import { findAnyZone, type Zone } from "../../services/store/dns/zones.ts";
+import { readSigningStatus } from "../../services/store/status.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addZoneOwner, eventually, nameOf, putZone, SCOPE, SIGNER } from "../support/dns-server.ts";
 import { complaintsAbout } from "../support/dnssec.ts";
@@ -229,15 +230,22 @@ describe("a zone whose keys cannot be opened", () => {
     const observe = (observation: Observation) => void observations.push(observation);
     const announcer = new ZoneAnnouncer(database.db, observe);
     const lookUpDs = async () => undefined;
-    const upkeep = startSigningUpkeep({ db: database.db, signer: SIGNER, lookUpDs, announcer, observe, everyMs: 20 });
+    let aheadMs = 0;
+    const signer = { ...SIGNER, clock: { nowMs: () => SIGNER.clock.nowMs() + aheadMs } };
+    const upkeep = startSigningUpkeep({ db: database.db, signer, lookUpDs, announcer, observe, everyMs: 20 });
     await eventually(async () => (await listUncheckedZones(database.db, new Date(0), 10)).length === 0, 60_000);
+    const failures = () => observations.filter(({ kind }) => kind === "zone-signing-failed");
+    expect(failures()).toMatchObject([{ zone: nameless }]);
+    // It is tried again later, and all see meanwhile that it waits.
+    aheadMs = 60_000;
+    await eventually(async () => failures().length === 2, 60_000);
     await upkeep.stop();
+    expect((await readSigningStatus(database.db)).overdueSeconds).toBeGreaterThan(1_000_000);
     await announcer.drained();
     await expectSound(other);
     expect(observations.filter(({ kind }) => kind === "zone-check-failed")).toMatchObject([
       { zone: broken },
       { zone: nameless },
     ]);
-    expect(observations.filter(({ kind }) => kind === "zone-signing-failed")).toMatchObject([{ zone: nameless }]);
   });
 });

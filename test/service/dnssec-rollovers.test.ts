@@ -84,7 +84,7 @@ async function pass(ms: number, stepMs = HOUR): Promise<void> {
   let version = (await zone()).version;
   while (nowMs < end) {
     nowMs = Math.min(end, nowMs + stepMs);
-    for (const { apex } of await listDueZones(database.db, new Date(nowMs), 10)) {
+    for (const { apex } of await listDueZones(database.db, new Date(nowMs), { limit: 10, except: [] })) {
       await maintainZone(database.db, apex, { signer: target.signer, lookUpDs });
     }
     const { version: after } = await zone();
@@ -353,7 +353,7 @@ describe("signatures", () => {
     const first = Math.min(...(await signatureEnds()));
     const { soa } = await zone();
     nowMs = first - HOUR;
-    const due = await listDueZones(database.db, new Date(nowMs), 10);
+    const due = await listDueZones(database.db, new Date(nowMs), { limit: 10, except: [] });
     expect(due.map(({ apex }) => apex.key)).toEqual([target.apex.key]);
     parentDs = undefined;
     await maintainZone(database.db, due[0]!.apex, { signer: target.signer, lookUpDs });
@@ -363,7 +363,7 @@ describe("signatures", () => {
     await expectSound();
     const history = await readHistory(database.db, renewed.id, undefined, 100);
     expect(history.map(({ actor }) => actor)).not.toContain("dnssec");
-    expect(await listDueZones(database.db, new Date(nowMs), 10)).toEqual([]);
+    expect(await listDueZones(database.db, new Date(nowMs), { limit: 10, except: [] })).toEqual([]);
   });
 
   it("are made anew while nobody is to be asked for the parent's DS, which is asked for as soon as somebody may be", async () => {

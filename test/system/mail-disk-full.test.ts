@@ -3,7 +3,7 @@ import { closeSync, mkdirSync, openSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { callApi } from "../support/api-client.ts";
-import { addCampaign } from "../support/deployment.ts";
+import { addCampaign, runPalomar } from "../support/deployment.ts";
 import { eventually, makeDataDir, removeDataDir, type StartedStack, startStack } from "../support/stack.ts";
 
 // A disk without room: what cannot be stored is not acknowledged, and what was acknowledged is sent once there is room.
@@ -35,6 +35,21 @@ describe.skipIf(!isMounted)(`a full disk${note}`, () => {
     return callApi(method, `${addresses.mail_api}/v1${path}`, { Authorization: credentials.instance.key }, body);
   }
 
+  /** What whoever watches sees, wherever they look. */
+  async function expectFullDisk(): Promise<void> {
+    const { metrics } = stack.addresses;
+    const ready = await fetch(`${metrics}/readyz`);
+    expect({ status: ready.status, body: await ready.json() }).toMatchObject({
+      status: 503,
+      body: { problems: ["the disk of the database is full"] },
+    });
+    const shown = await (await fetch(`${metrics}/metrics`)).text();
+    expect(shown).toContain("\npalomar_database_up 1\n");
+    expect(shown).toContain("\npalomar_database_writable 0\n");
+    const { stdout } = await runPalomar(["status"], { PALOMAR_DATA_DIR: stack.dataDir });
+    expect(stdout).toContain("WRONG    the disk of the database is full\n");
+  }
+
   const send = (name: string) =>
     mailApi("POST", "/envio/send_many_inline/", {
       campana_id: campaign,
@@ -57,6 +72,7 @@ describe.skipIf(!isMounted)(`a full disk${note}`, () => {
       if (answer.status === 200) acknowledged.push(answer.body.eeid);
     }
     expect(statuses.at(-1)).toBeGreaterThanOrEqual(500);
+    await expectFullDisk();
 
     rmSync(filler);
     const after = await eventually(

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { ServiceName } from "../../services/platform/service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -79,4 +80,73 @@ it("without monitoring `status` says that a stack runs, and nothing once it does
   // What was killed has left its addresses.
   const later = await runPalomar(["status"], env);
   expect(later.stdout).toContain("\nstack    not ready here\n");
+});
+
+it("a service that is frozen is not ready: in /readyz, the metrics and `status`, until it goes on", async () => {
+  const env = environment();
+  const running = await startServices(["dns-server", "tracking"], env);
+  const readiness = async () =>
+    (await (await fetch(`${running.addresses.metrics}/readyz`)).json()) as { status: string; problems: string[] };
+  const metrics = async () => (await fetch(`${running.addresses.metrics}/metrics`)).text();
+  const frozen = Number(
+    execFileSync("pgrep", ["-P", String(running.process.pid), "-f", "dns-server"], { encoding: "utf8" }),
+  );
+  try {
+    process.kill(frozen, "SIGSTOP");
+    const found = await eventually(readiness, ({ status }) => status !== "ok");
+    expect(found).toEqual({ status: "not ready", problems: ["dns-server does not answer"] });
+    expect(await metrics()).toContain('palomar_service_ready{service="dns-server"} 0\n');
+    expect(await metrics()).toContain('palomar_service_ready{service="tracking"} 1\n');
+    const { stdout } = await runPalomar(["status"], env);
+    expect(stdout).toContain("WRONG    dns-server does not answer\n");
+    process.kill(frozen, "SIGCONT");
+    await eventually(readiness, ({ status }) => status === "ok");
+    expect(await metrics()).toContain('palomar_service_ready{service="dns-server"} 1\n');
+    expect(await metrics()).toContain('palomar_service_hangs_total{service="dns-server"} 0\n');
+  } finally {
+    process.kill(frozen, "SIGCONT");
+    await running.stop();
+  }
+});
+
+it("a database that is read-only, and a mailbox that cannot be read, are in the metrics as in `status`", async () => {
+  const { db } = database;
+  const name = new URL(database.url).pathname.slice(1);
+  // Sessions have it from their start.
+  const setReadOnly = async (value: "on" | "off") => {
+    await db.raw(`begin read write; alter database ${name} set default_transaction_read_only = ${value}; commit`);
+    await db.raw(
+      "select pg_terminate_backend(pid) from pg_stat_activity where datname = ? and pid <> pg_backend_pid()",
+      [name],
+    );
+  };
+  const env = environment();
+  const running = await startServices(["bounce"], env);
+  const ask = async (path: string) => (await fetch(`${running.addresses.metrics}${path}`)).text();
+  try {
+    await db("mailboxes").insert({
+      ...{ name: "reports", host: "mail.example.org", port: 993, security: "tls", username: "reports" },
+      ...{ password_sealed: "sealed", folder: "INBOX", feedback: "fbl@example.org" },
+      ...{ next_poll_at: new Date(Date.now() + 86_400_000), problem: "no route" },
+    });
+    const well = await ask("/metrics");
+    expect(well).toContain('\npalomar_problems{kind="mailbox"} 1\n');
+    expect(well).toContain('\npalomar_problems{kind="quarantine"} 0\n');
+    expect(well).toContain("\npalomar_database_writable 1\n");
+    expect(well).toMatch(/\npalomar_disk_free_ratio 0\.\d+\n/);
+    expect((await runPalomar(["status"], env)).stdout).toContain("WRONG    mailbox reports cannot be read: no route\n");
+    await setReadOnly("on");
+    const problem = "the database is read-only (a standby?)";
+    await eventually(
+      () => ask("/readyz"),
+      (answer) => answer.includes(problem),
+    );
+    const readOnly = await ask("/metrics");
+    expect(readOnly).toContain("\npalomar_database_up 1\n");
+    expect(readOnly).toContain("\npalomar_database_writable 0\n");
+  } finally {
+    await setReadOnly("off");
+    await db("mailboxes").delete();
+    await running.stop();
+  }
 });

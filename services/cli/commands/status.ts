@@ -9,23 +9,21 @@ import { listNodes, type SeenNode } from "../../store/dns/nodes.ts";
 import { listUnknownResellers } from "../../store/dns/resellers.ts";
 import { listLeftOut } from "../../store/dns/zones-left-out.ts";
 import { listUnopened } from "../../store/sealed-columns.ts";
-import { type QueueStatus, readReplicationLag, readStatus } from "../../store/status.ts";
+import { type QueueStatus, readReplication, readStatus } from "../../store/status.ts";
 import { readAddresses, requireDataFolder } from "../data-folder.ts";
 import { findDatabaseProblem } from "../database-answers.ts";
 import { DATABASE_SILENT, explainError } from "../explain-error.ts";
 import {
   describeSeconds,
-  judgeMachine,
   judgeSettings,
   judgeStatus,
   type KnownStatus,
   loadLimits,
+  MOST_LEFT_OUT,
 } from "../judge-status.ts";
 import { inspectMachine } from "../machine-status.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
-/** Zones that do not fit are named up to so many. */
-const MOST_LEFT_OUT = 20;
 const STACK_PATIENCE_MS = 3_000;
 /** Longer than a connection may take, which has a time-out of its own. */
 const DATABASE_PATIENCE_MS = 60_000;
@@ -49,15 +47,12 @@ export function registerStatusCommand(program: Command, runtime: CommandRuntime)
       const limits = loadLimits();
       const stack = await askStack(runtime.config.dataDir);
       const known = await askDatabase(runtime, stack);
-      const machine = inspectMachine(runtime.config, new Date());
+      const machine = await inspectMachine(runtime.config, new Date());
       const problems = [
         ...(known.ok
-          ? [
-              ...new Set([...ownProblems(stack, known.value), ...known.value.limits]),
-              ...judgeStatus(known.value, limits),
-            ]
+          ? new Set([...ownProblems(stack, known.value), ...known.value.limits])
           : [known.error, ...stack.problems.filter((problem) => problem !== DATABASE_SILENT)]),
-        ...judgeMachine(machine, limits),
+        ...judgeStatus({ ...(known.ok && known.value), machine }, limits),
         ...judgeSettings(runtime.config, known.ok ? known.value.unknownResellers : []),
       ];
       const shown = known.ok ? showKnown(known.value) : {};
@@ -68,7 +63,7 @@ export function registerStatusCommand(program: Command, runtime: CommandRuntime)
 }
 
 /** Who asks from a machine that runs no stack asks for the others. */
-function ownProblems(stack: StackStatus, { nodes }: KnownStatus): readonly string[] {
+function ownProblems(stack: StackStatus, { nodes }: AnsweredStatus): readonly string[] {
   return stack.running || nodes.length === 0 ? stack.problems : [];
 }
 
@@ -93,7 +88,7 @@ async function hasRunningService(dataDir: string): Promise<boolean> {
 }
 
 /** What a database says that answers, and what it does not do. */
-interface AnsweredStatus extends KnownStatus {
+interface AnsweredStatus extends Omit<KnownStatus, "machine"> {
   readonly limits: readonly string[];
   /** Of PALOMAR_DNS_RESELLERS. */
   readonly unknownResellers: readonly string[];
@@ -101,7 +96,7 @@ interface AnsweredStatus extends KnownStatus {
 
 /** What the database knows, or why it does not say; in time either way. */
 async function askDatabase(runtime: CommandRuntime, stack: StackStatus): Promise<Result<AnsweredStatus, string>> {
-  const { databaseUrl, dataDir, dns } = runtime.config;
+  const { databaseUrl, dataDir, databaseStandbys, dns } = runtime.config;
   // Whoever asks how things are does not make any.
   if (databaseUrl === null && !(await hasCluster(dataDir))) {
     return refuse(`there is no database in the data folder ${dataDir} (PALOMAR_DATA_DIR)`);
@@ -111,7 +106,8 @@ async function askDatabase(runtime: CommandRuntime, stack: StackStatus): Promise
     ...(await readStatus(db)),
     nodes: await listNodes(db),
     leftOut: await listLeftOut(db, MOST_LEFT_OUT),
-    replication: await readReplicationLag(db),
+    replication: await readReplication(db),
+    expectedStandbys: databaseStandbys,
     unknownResellers: await listUnknownResellers(db, dns.resellers ?? []),
     limits: [await findDatabaseProblem(db), describeUnopened(await listUnopened(db, keyRing))].filter(
       (problem) => problem !== undefined,
@@ -139,7 +135,8 @@ function databasePatienceMs({ config }: CommandRuntime, { running, problems }: S
   return problems.includes(DATABASE_SILENT) ? STACK_PATIENCE_MS : DATABASE_PATIENCE_MS;
 }
 
-function showKnown({ nodes, limits: _, unknownResellers: __, ...known }: AnsweredStatus) {
+function showKnown({ nodes, replication, ...answered }: AnsweredStatus) {
+  const { limits: _, unknownResellers: __, expectedStandbys: ___, ...known } = answered;
   return {
     nodes: nodes.map(({ lagMs, silentSeconds, ...node }) => ({
       ...node,
@@ -147,10 +144,11 @@ function showKnown({ nodes, limits: _, unknownResellers: __, ...known }: Answere
       silent_seconds: silentSeconds,
     })),
     ...known,
+    replication: replication.standbys,
   };
 }
 
-function compose(stack: StackStatus, known: Result<KnownStatus, string>, problems: readonly string[]): string {
+function compose(stack: StackStatus, known: Result<AnsweredStatus, string>, problems: readonly string[]): string {
   return [
     ...problems.map((problem) => `WRONG    ${problem}`),
     `stack    ${describeStack(stack)}`,
@@ -163,7 +161,7 @@ function describeStack({ ready }: StackStatus): string {
   return ready ? "ready" : "not ready here";
 }
 
-function describeDeployment({ zones, signing, queue, outcomes, ...known }: KnownStatus): string[] {
+function describeDeployment({ zones, signing, queue, outcomes, ...known }: AnsweredStatus): string[] {
   const { inbound, nodes, replication } = known;
   const partitions = Object.entries(queue.partitions).map(([state, count]) => `${count} ${state}`);
   return [
@@ -174,7 +172,7 @@ function describeDeployment({ zones, signing, queue, outcomes, ...known }: Known
     `         in ${outcomes.minutes} min: ${outcomes.settled} recipients settled, ${outcomes.putOff} put off`,
     `         ${describePaces(queue)}`,
     `inbound  ${inbound.waiting} waiting, ${inbound.quarantined} in quarantine`,
-    ...replication.map(({ standby, seconds }) => `standby  ${standby}, ${describeSeconds(seconds)} behind`),
+    ...replication.standbys.map(({ standby, seconds }) => `standby  ${standby}, ${describeSeconds(seconds)} behind`),
   ];
 }
 

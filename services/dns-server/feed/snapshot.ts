@@ -30,7 +30,7 @@ export interface ZoneDatabaseSnapshotOptions {
   readonly publisher: ZonePublisher;
   /** Who may transfer, which is kept with the zones. */
   readonly access: Pick<AccessFeed, "table" | "sealed" | "restore">;
-  /** For how long nobody has known the zone database to be what the database has; undefined where the database never said. */
+  /** For how long nobody has known the zone database to be what the database has; undefined before the first. */
   readonly unconfirmedMs: () => number | undefined;
   readonly nowMs: () => number;
   readonly observe: Observe;
@@ -68,31 +68,36 @@ export class ZoneDatabaseSnapshot {
   /**
    * Fills a zone database that nobody is answered from yet from the file, as far as the zones are not too old: like a
    * secondary's, a zone is answered for no longer than its SOA's EXPIRE after it was last known to be right (RFC 1034 §4.3.5).
-   * @returns whether there is a zone database now
+   * @returns how long ago its zones were known to be right, in ms; undefined where there is no zone database now
    */
-  async load(): Promise<boolean> {
+  async load(): Promise<number | undefined> {
     const { publisher, writer, access, observe } = this.#options;
     const started = performance.now();
     try {
       const { head } = await this.#loadZones();
       const smaller = publisher.leftOut.length > 0 ? publisher.makeRoomForSmaller(await this.#measure()) : undefined;
       if (smaller !== undefined && smaller.size > 0) await this.#loadZones(smaller);
-      const ageSeconds = this.#ageSecondsOf(head);
+      const ageMs = this.#ageMsOf(head);
       this.#kept = this.#now(head.confirmedAtMs);
       if (head.access !== undefined) access.restore(head.access);
       writer.setReady();
       const ms = Math.round(performance.now() - started);
+      const ageSeconds = Math.round(ageMs / 1000);
       observe({ kind: "zones-from-snapshot", level: "warn", zones: writer.zoneCount, ageSeconds, ms });
-      return true;
+      return ageMs;
     } catch (err) {
       if ((err as NodeJS.ErrnoException).code !== "ENOENT")
         observe({ kind: "snapshot-unreadable", level: "error", err });
-      return false;
+      return undefined;
     }
   }
 
-  #ageSecondsOf({ confirmedAtMs }: SnapshotHead): number {
-    return Math.max(0, Math.round((this.#options.nowMs() - confirmedAtMs) / 1000));
+  #ageMsOf({ confirmedAtMs }: SnapshotHead): number {
+    return Math.max(0, this.#options.nowMs() - confirmedAtMs);
+  }
+
+  #ageSecondsOf(head: SnapshotHead): number {
+    return Math.round(this.#ageMsOf(head) / 1000);
   }
 
   /** Loads zones, and notes those that do not fit. @param only the zones to load; all where it is not given */

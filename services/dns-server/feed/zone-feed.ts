@@ -31,8 +31,11 @@ export interface ZoneFeedOptions {
 
 /** What a running feed turns to. */
 export interface ZoneFeedUses {
-  /** Fills the zone database from elsewhere where the database is away, or silent, at the start; tells whether it could. */
-  readonly loadSnapshot: () => Promise<boolean>;
+  /**
+   * Fills the zone database from elsewhere where the database is away, or silent, at the start; tells how long ago, in ms, they were
+   * known to be what the database has, and undefined where it could not.
+   */
+  readonly loadSnapshot: () => Promise<number | undefined>;
   /** Resolves when the database has been silent for too long to wait for it without a zone database. */
   readonly patience: Promise<unknown>;
   /** Told of zones whose new version is answered from now on; after a start, of all of them. */
@@ -45,7 +48,7 @@ export interface ZoneFeedUses {
  */
 export class ZoneFeed {
   readonly #options: ZoneFeedOptions;
-  #uses: ZoneFeedUses = { loadSnapshot: async () => false, patience: Promise.resolve(), onPublished: () => {} };
+  #uses: ZoneFeedUses = { loadSnapshot: async () => undefined, patience: Promise.resolve(), onPublished: () => {} };
   readonly #stopping = new AbortController();
   /** Where the next reading begins; null while nothing has been read on this connection. */
   #sinceXid: string | null = null;
@@ -103,7 +106,7 @@ export class ZoneFeed {
       } catch (error) {
         if (this.#stopping.signal.aborted) break;
         this.#options.observe({ kind: "zones-unreadable", level: "warn", err: error, retryMs });
-        if (!this.#isLoaded) this.#isLoaded = await this.#uses.loadSnapshot();
+        if (!this.#isLoaded) await this.#loadSnapshot();
         onFirstAttempt();
         await sleep(retryMs, undefined, { signal: this.#stopping.signal }).catch(() => {});
         retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
@@ -118,10 +121,16 @@ export class ZoneFeed {
    */
   async #loadsMeanwhile(opening: Promise<unknown>): Promise<boolean> {
     if (this.#isLoaded) return false;
-    const { patience, loadSnapshot } = this.#uses;
-    const isSilent = await Promise.race([opening.then(() => false), patience.then(() => true)]);
-    if (isSilent) this.#isLoaded = await loadSnapshot();
+    const isSilent = await Promise.race([opening.then(() => false), this.#uses.patience.then(() => true)]);
+    if (isSilent) await this.#loadSnapshot();
     return this.#isLoaded;
+  }
+
+  async #loadSnapshot(): Promise<void> {
+    const ageMs = await this.#uses.loadSnapshot();
+    if (ageMs === undefined) return;
+    this.#isLoaded = true;
+    this.#confirmedAtMs = performance.now() - ageMs;
   }
 
   /** Follows over one connection; rejects when that is lost. */

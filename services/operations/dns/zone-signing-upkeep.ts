@@ -12,7 +12,7 @@ import { signingPolicy } from "../../platform/config/dnssec-policy.ts";
 import type { LookUpDs } from "../../platform/lookups/ds-lookup.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readDerivedAround, readExpiring } from "../../store/dns/dnssec-records.ts";
-import { takeUpkeepLock, writeDue, writeDueOf, writeParentChecked } from "../../store/dns/dnssec-zones.ts";
+import { takeUpkeepLock, writeDue, writeParentChecked } from "../../store/dns/dnssec-zones.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
 import { SIGNING_ACTOR } from "../../store/dns/zone-history.ts";
 import { type Zone, zoneName } from "../../store/dns/zones.ts";
@@ -136,11 +136,6 @@ async function checkParent(db: Db, target: SigningTarget, lookUpDs: LookUpDs | u
 }
 
 const askNobody: LookUpDs = () => Promise.resolve(undefined);
-
-/** Leaves a zone alone for a while, after a failure. */
-export async function postponeZone(db: Db, apex: DomainName, now: Date): Promise<void> {
-  await writeDueOf(db, apex, new Date(now.getTime() + REST_MS));
-}
 
 async function changeKeys(db: Db, target: SigningTarget): Promise<void> {
   const found = await findSignedZone(db, target);

@@ -98,6 +98,11 @@ export const VARIABLES = {
     "10",
     "connections to PostgreSQL, at most, per service; for large requests each API has 4 more",
   ),
+  PALOMAR_DATABASE_STANDBYS: variable(
+    wholeNumber(0, 100),
+    "0",
+    "standbys that the database should have: `palomar status` and an alert tell when fewer are connected",
+  ),
   PALOMAR_DELIVERY: variable(delivery, "sandbox", "sandbox, mx, or smtp://host:port of a smart host"),
   PALOMAR_SECRET: variable(
     optional(text(16, 8192)),
@@ -363,6 +368,8 @@ export interface Config {
   /** The way around a pooler; null: `databaseUrl` is no pooler's. */
   readonly listenDatabaseUrl: string | null;
   readonly databaseConnections: number;
+  /** Standbys that the database should have. */
+  readonly databaseStandbys: number;
   readonly delivery: Delivery;
   /** As configured; `platform/config/secret.ts` finds or makes the one in force. */
   readonly secret: string | null;
@@ -583,6 +590,7 @@ function arrange(v: Values): Config {
     databaseUrl: v.DATABASE_URL,
     listenDatabaseUrl: v.PALOMAR_LISTEN_DATABASE_URL,
     databaseConnections: v.PALOMAR_DATABASE_CONNECTIONS,
+    databaseStandbys: v.PALOMAR_DATABASE_STANDBYS,
     delivery: v.PALOMAR_DELIVERY,
     secret: v.PALOMAR_SECRET,
     previousSecrets: v.PALOMAR_SECRET_PREVIOUS,

@@ -152,6 +152,14 @@ const webhookBatches = new Counter({
 });
 for (const state of ["delivered", "waiting", "failed"]) webhookBatches.inc({ state }, 0);
 
+const smtpFailures = new Counter({
+  name: "palomar_smtp_failures_total",
+  help: "Commands and messages that were answered with 451 as something failed on our side, by listener (submission, mx)",
+  labelNames: ["listener"],
+  registers: [registry],
+});
+for (const listener of ["submission", "mx"]) smtpFailures.inc({ listener }, 0);
+
 const eventStreams = new Gauge({
   name: "palomar_event_streams",
   help: "Streams of events that are open",
@@ -178,6 +186,10 @@ const MEASURED: Consequences<[service: string], void> = {
   "delivery-bounced": ({ bounceClass }) => {
     deliveries.inc({ outcome: "bounced" });
     countBounce("session", bounceClass);
+  },
+  // A client that has left is of the level "info".
+  "smtp-handler-failed": ({ listener, level }) => {
+    if (level === "error") smtpFailures.inc({ listener });
   },
   "webhook-delivered": () => webhookBatches.inc({ state: "delivered" }),
   "webhook-waiting": () => webhookBatches.inc({ state: "waiting" }),

@@ -302,6 +302,16 @@ export function isReadOnly(error: unknown): boolean {
   return codeOf(error) === "25006";
 }
 
+/** SQLSTATE 53100. */
+export function isDiskFull(error: unknown): boolean {
+  return codeOf(error) === "53100";
+}
+
+/** SQLSTATE 53400: a bound such as `temp_file_limit` of the role. */
+export function isOutOfBounds(error: unknown): boolean {
+  return codeOf(error) === "53400";
+}
+
 /** A statement by its name, which the server does not know or knows otherwise: another's session had it. */
 export function isAnothersSession(error: unknown): boolean {
   return ["26000", "42P05"].includes(codeOf(error));

@@ -1,6 +1,5 @@
 import { type DomainName, nameFromStoredWire, parseDomainName } from "../../core/dns/name.ts";
 import { type Db, queryRows, type Transaction } from "../../platform/postgres/db.ts";
-import { zoneName } from "./zones.ts";
 
 const LOCK_KEY = "palomar dnssec upkeep";
 
@@ -20,33 +19,26 @@ export async function takeUpkeepLock(transaction: Transaction): Promise<boolean>
 /**
  * The signed zones that somebody has to look at, the longest overdue first.
  * @param limit so many at most
+ * @param except ids of zones that are left out
  */
 export async function listDueZones(
   db: Db,
   now: Date,
-  limit: number,
-): Promise<{ readonly apex: DomainName; readonly companyId: number | null }[]> {
-  const rows = await queryRows<NamedZoneRow & { company_id: number | null }>(
+  { limit, except }: { readonly limit: number; readonly except: readonly number[] },
+): Promise<{ readonly id: number; readonly apex: DomainName; readonly companyId: number | null }[]> {
+  const rows = await queryRows<NamedZoneRow & { id: number; company_id: number | null }>(
     db,
-    `select z.name, z.apex, z.company_id from zone_signing s join zones z on z.id = s.zone_id
-      where s.due_at <= $1 order by s.due_at limit $2`,
-    [now, limit],
+    `select z.id, z.name, z.apex, z.company_id from zone_signing s join zones z on z.id = s.zone_id
+      where s.due_at <= $1 and s.zone_id <> all($3::bigint[]) order by s.due_at limit $2`,
+    [now, limit, except],
     { name: "list-due-zones" },
   );
-  return rows.map((row) => ({ apex: apexOf(row), companyId: row.company_id }));
+  return rows.map((row) => ({ id: row.id, apex: apexOf(row), companyId: row.company_id }));
 }
 
 /** Notes when somebody has to look at a signed zone next. */
 export async function writeDue(db: Db, zoneId: number, dueAt: Date): Promise<void> {
   await queryRows(db, "update zone_signing set due_at = $1 where zone_id = $2", [dueAt, zoneId]);
-}
-
-/** As {@link writeDue}, by name. */
-export async function writeDueOf(db: Db, apex: DomainName, dueAt: Date): Promise<void> {
-  await queryRows(db, "update zone_signing set due_at = $1 where zone_id = (select id from zones where name = $2)", [
-    dueAt,
-    zoneName(apex),
-  ]);
 }
 
 /** Notes that a zone's parent was asked, and nothing learnt. */

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import {
   describeSeconds,
-  judgeMachine,
+  findProblems,
   judgeSettings,
   judgeStatus,
   type KnownStatus,
@@ -38,7 +38,9 @@ const GOOD: KnownStatus = {
   held: [],
   nodes: [node],
   leftOut: [],
-  replication: [{ standby: "two", seconds: 1 }],
+  replication: { standbys: [{ standby: "two", seconds: 1 }], emptySlots: [], isWhole: true },
+  expectedStandbys: 1,
+  machine: { diskFreePercent: 50, certificate: { endsInDays: 80 } },
 };
 
 it("finds nothing wrong where nothing is", () => {
@@ -87,11 +89,27 @@ it.each<[Partial<KnownStatus>, string]>([
   ],
   [
     { signing: { zones: 9, overdueSeconds: 3_601 } },
-    "signed zones wait for 60 min for their upkeep: is a dns-api running?",
+    "signed zones wait for 60 min for their upkeep: is a dns-api running? Its log names those that fail (zone-signing-failed)",
   ],
-  [{ replication: [{ standby: "two", seconds: 31 }] }, "standby two is 31 s behind"],
+  [{ replication: { ...GOOD.replication, standbys: [{ standby: "two", seconds: 31 }] } }, "standby two is 31 s behind"],
+  [
+    { replication: { ...GOOD.replication, emptySlots: ["db2"] } },
+    "no standby takes from the replication slot db2, and what it keeps for one fills the disk",
+  ],
+  [{ expectedStandbys: 2 }, "1 of 2 standbys are connected (PALOMAR_DATABASE_STANDBYS)"],
 ])("%j: %s", (change, problem) => {
   expect(judgeStatus({ ...GOOD, ...change }, limits)).toEqual([problem]);
+});
+
+it("counts by kind what is wrong, and nothing of what nobody can tell", () => {
+  const counts = (known: Partial<KnownStatus>) =>
+    Object.fromEntries(Array.from(findProblems(known, limits), ([kind, lines]) => [kind, lines.length]));
+  expect(Object.values(counts(GOOD))).toEqual(Array(15).fill(0));
+  expect(counts({ machine: { diskFreePercent: 4, certificate: null } })).toEqual({ disk: 1, certificate: 0 });
+  expect(counts({})).toEqual({});
+  // A role without pg_monitor sees no standby, and says nothing of how many there are.
+  const unseen = { standbys: [], emptySlots: [], isWhole: false };
+  expect(counts({ replication: unseen, expectedStandbys: 2 })).toEqual({ "standby-behind": 0, "standby-gone": 0 });
 });
 
 it("misses nothing that nobody needs", () => {
@@ -110,7 +128,7 @@ it.each([
   [{ diskFreePercent: 50, certificate: { endsInDays: -1 } }, ["the certificate has ended"]],
   [{ diskFreePercent: 50, certificate: { problem: "not there" } }, ["the certificate cannot be used: not there"]],
 ])("of a machine with %j it says %j", (machine, problems) => {
-  expect(judgeMachine(machine, limits)).toEqual(problems);
+  expect(judgeStatus({ machine }, limits)).toEqual(problems);
 });
 
 const NAMES = {

@@ -23,7 +23,10 @@ beforeEach(() => {
   const script = [
     `#!${node}`,
     `require("node:fs").writeFileSync(${JSON.stringify(pidFile)}, String(process.pid));`,
-    `process.on("message", ({ kind }) => kind === "stop" && process.exit(0));`,
+    `process.on("message", ({ kind }) => {`,
+    `  if (kind === "stop") process.exit(0);`,
+    `  if (kind === "ask") process.send({ kind: "answer" });`,
+    `});`,
     `process.on("disconnect", () => process.exit(0));`,
     `process.send({ kind: "ready", addresses: {} });`,
   ];
@@ -41,7 +44,7 @@ const FOUNDATION = Promise.resolve<Foundation>({
 
 function makeSupervisor(
   foundation = FOUNDATION,
-  logger: SupervisorOptions["logger"] = makeLogger("test", "silent"),
+  given: Partial<Pick<SupervisorOptions, "logger" | "pulse">> = {},
 ): Supervisor {
   const config = loadConfig({});
   if (!config.ok) throw new Error(config.error.join("\n"));
@@ -49,7 +52,8 @@ function makeSupervisor(
     config: config.value,
     foundation,
     services: ["tracking"],
-    logger,
+    logger: makeLogger("test", "silent"),
+    ...given,
   });
 }
 
@@ -74,13 +78,13 @@ describe.each<readonly [how: string, impossible: () => string, text: RegExp]>([
       process.kill(Number(readFileSync(pidFile, "utf8")), "SIGKILL");
       await eventually(
         async () => supervisor.restarts,
-        ([[, restarts] = ["tracking", 0]]) => restarts >= 2,
+        ([counts]) => counts!.restarts >= 2,
       );
-      expect(supervisor.notReady).toEqual(["tracking"]);
+      expect(supervisor.problems).toEqual(["tracking is not ready"]);
       process.execPath = standIn;
       await eventually(
-        async () => supervisor.notReady,
-        (names) => names.length === 0,
+        async () => supervisor.problems,
+        (problems) => problems.length === 0,
       );
     } finally {
       await supervisor.stop();
@@ -106,7 +110,9 @@ test("a start that is stopped between two tries ends", async () => {
   writeFileSync(standIn, `#!${node}\nprocess.kill(process.pid, "SIGKILL");`, { mode: 0o700 });
   process.execPath = standIn;
   const ends: unknown[] = [];
-  const supervisor = makeSupervisor(FOUNDATION, { error: (end: unknown) => ends.push(end) });
+  const supervisor = makeSupervisor(FOUNDATION, {
+    logger: { error: (end: unknown) => ends.push(end), warn: () => {} },
+  });
   const start = supervisor.start();
   start.catch(() => {});
   await eventually(
@@ -116,4 +122,49 @@ test("a start that is stopped between two tries ends", async () => {
   await supervisor.stop();
   const patience = sleep(5_000, undefined, { ref: false });
   await expect(Promise.race([start, patience])).rejects.toThrow("stopped");
+});
+
+const pidOf = () => Number(readFileSync(pidFile, "utf8"));
+const problemsOf = (supervisor: Supervisor, problems: readonly string[]) =>
+  eventually(
+    async () => supervisor.problems,
+    (found) => found.join() === problems.join(),
+  );
+
+test("a service that no longer answers is not ready, until it does again", async () => {
+  process.execPath = standIn;
+  const supervisor = makeSupervisor(FOUNDATION, { pulse: { everyMs: 50, silentAfter: 10, endAfter: 10_000 } });
+  await supervisor.start();
+  try {
+    process.kill(pidOf(), "SIGSTOP");
+    await problemsOf(supervisor, ["tracking does not answer"]);
+    expect(supervisor.states).toEqual([{ name: "tracking", ready: false }]);
+    const askedMs = performance.now();
+    expect((await supervisor.collectMetrics()).flat()).toEqual([]);
+    expect(performance.now() - askedMs).toBeLessThan(1_000);
+    process.kill(pidOf(), "SIGCONT");
+    await problemsOf(supervisor, []);
+    expect(supervisor.restarts).toEqual([{ name: "tracking", restarts: 0, hangs: 0 }]);
+  } finally {
+    await supervisor.stop();
+  }
+});
+
+test("a service that does not answer for long is ended by force and started again", async () => {
+  process.execPath = standIn;
+  const supervisor = makeSupervisor(FOUNDATION, { pulse: { everyMs: 50, silentAfter: 10, endAfter: 20 } });
+  await supervisor.start();
+  try {
+    const frozen = pidOf();
+    process.kill(frozen, "SIGSTOP");
+    await eventually(
+      async () => supervisor.restarts,
+      ([counts]) => counts!.restarts > 0,
+    );
+    await problemsOf(supervisor, []);
+    expect(supervisor.restarts).toEqual([{ name: "tracking", restarts: 1, hangs: 1 }]);
+    expect(pidOf()).not.toBe(frozen);
+  } finally {
+    await supervisor.stop();
+  }
 });
