@@ -40,14 +40,20 @@ export class AddressesFile {
 
   /** Removes what this stack wrote and no other has written over, and the file with the last address. */
   async remove(): Promise<void> {
-    await this.#alone(() => {
-      const left = this.#read();
-      for (const name of LISTED) {
-        if (left[name] === this.#own[name]) delete left[name];
-      }
-      if (Object.values(left).some((address) => address !== null)) this.#store(left);
-      else rmSync(this.#path, { force: true });
+    await this.#alone(() => this.#removeOwn()).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== "ENOSPC") throw error;
+      // There is no room for a lock: others on this disk write nothing either.
+      this.#removeOwn();
     });
+  }
+
+  #removeOwn(): void {
+    const left = this.#read();
+    for (const name of LISTED) {
+      if (left[name] === this.#own[name]) delete left[name];
+    }
+    if (Object.values(left).some((address) => address !== null)) this.#store(left);
+    else rmSync(this.#path, { force: true });
   }
 
   /** No other stack reads or writes it meanwhile. */

@@ -48,6 +48,8 @@ export class Stack {
   readonly #lifecycle: Lifecycle;
   #supervisor: Supervisor | undefined;
   #started: Promise<string | undefined> | undefined;
+  /** What the services stand on is there, or is not to come. */
+  #isFounded = false;
   #stopping = false;
 
   constructor(config: Config, wanted: readonly ServiceName[], logger: Logger) {
@@ -75,6 +77,8 @@ export class Stack {
 
   async stop(): Promise<void> {
     this.#stopping = true;
+    // They wait for what is not there yet, and whatever makes it may take its time to end.
+    if (!this.#isFounded) await this.#supervisor?.stop();
     await this.#lifecycle.stop(20_000);
     // A step that was under way has come to its end by now, or comes to it soon, and is undone as well.
     await this.#started?.catch(() => {});
@@ -92,7 +96,10 @@ export class Stack {
     await lockDataFolder(config, this.#services, this.#lifecycle);
     if (this.#stopping) return undefined;
     // So that the services stop before what they stand on, however far that has come.
-    const foundation = this.#layFoundation().finally(() => this.#lifecycle.onStop("services", () => supervisor.stop()));
+    const foundation = this.#layFoundation().finally(() => {
+      this.#isFounded = true;
+      this.#lifecycle.onStop("services", () => supervisor.stop());
+    });
     let foundationFailed = false;
     foundation.catch(() => {
       foundationFailed = true;

@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { createHash, randomUUID } from "node:crypto";
-import { link, mkdir, readFile, rename, unlink, writeFile } from "node:fs/promises";
+import { link, mkdir, readFile, rename, rm, unlink, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
@@ -125,7 +125,11 @@ async function replaceStale(path: string, stale: string, own: string): Promise<b
 
 async function writeDraft(path: string, content: string): Promise<string> {
   const draft = `${path}.${randomUUID()}`;
-  await writeFile(draft, content, { flag: "wx", mode: 0o644 });
+  await writeFile(draft, content, { flag: "wx", mode: 0o644 }).catch(async (error) => {
+    // On a full disk there is a file all the same.
+    await rm(draft, { force: true });
+    throw error;
+  });
   return draft;
 }
 

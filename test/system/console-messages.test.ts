@@ -74,7 +74,7 @@ describe.skipIf(!hasBrowser)(`messages in the console${browserNote}`, () => {
     await cancel.click();
     await visited.dialog().getByText("It is taken back for good").waitFor();
     await expectAccessible(page);
-    await visited.dialog().getByRole("button", { name: "Cancel", exact: true }).click();
+    await visited.dialog().getByRole("button", { name: "Close" }).last().click();
     await visited.dialog().waitFor({ state: "detached" });
     await expect.poll(() => cancel.count()).toBe(1);
     await cancel.click();

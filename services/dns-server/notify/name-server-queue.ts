@@ -17,8 +17,8 @@ import { nameOfNews, type ZoneNews } from "./server-queue.ts";
 
 /** Of a zone's NS set so many addresses are told: as many servers as an ACL may name. */
 const MOST_NAME_SERVERS = 20;
-/** Zones whose NS sets are read together. */
-const PAGE_ZONES = 500;
+/** Zones whose NS sets are read together; a change waits no longer than a page of those of a start takes. */
+const PAGE_ZONES = 100;
 /** Zones whose name servers are looked up at a time. */
 const LOOKED_UP_AT_ONCE = 100;
 /** The wait after the database did not say. */
@@ -49,11 +49,15 @@ export class NameServerQueue {
   readonly #options: NameServerQueueOptions;
   /** Of zones that wait or are looked up, by id. */
   readonly #newest = new Map<number, ZoneNews>();
-  /** Zones whose turn is to come, in its order. */
+  /** Zones whose turn is to come, in its order: those that changed, before those of a start. */
   readonly #waiting = new Set<number>();
+  readonly #started = new Set<number>();
   readonly #looking: RepeatedWork;
   #lookedUp = 0;
-  #placeFree: () => void = () => {};
+  /** Something has changed since the last page was taken. */
+  #hasNews = false;
+  /** Ends the wait for a place. */
+  #goOn: () => void = () => {};
   #stopped = false;
 
   constructor(options: NameServerQueueOptions) {
@@ -61,52 +65,90 @@ export class NameServerQueue {
     this.#looking = new RepeatedWork({
       take: () => this.#takeAll(),
       failed: (err) => {
-        options.observe({ kind: "name-servers-unreadable", level: "warn", zones: this.#waiting.size, err });
+        options.observe({ kind: "name-servers-unreadable", level: "warn", zones: this.#size, err });
         return RETRY_MS;
       },
     });
   }
 
+  /** @param zones so many at once as no change has are those of a start */
   add(zones: readonly ChangedZone[]): void {
     if (this.#stopped) return;
+    const waiting = zones.length > PAGE_ZONES ? this.#started : this.#waiting;
+    this.#hasNews ||= waiting === this.#waiting;
     for (const { id, news } of zones) {
       this.#newest.set(id, news);
-      this.#waiting.add(id);
+      waiting.add(id);
     }
+    this.#goOn();
     this.#looking.wake();
   }
 
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#waiting.clear();
-    this.#placeFree();
+    this.#started.clear();
+    this.#goOn();
     await this.#looking.stop();
   }
 
   async #takeAll(): Promise<number> {
-    while (this.#waiting.size > 0) {
-      const zones = this.#takePage();
-      const sets = await this.#readNameServers(zones).catch((error: unknown) => {
-        if (!this.#stopped) for (const { id } of zones) this.#waiting.add(id);
+    while (this.#size > 0) {
+      const turns = this.#takePage();
+      const sets = await this.#readNameServers(turns.map(({ zone }) => zone)).catch((error: unknown) => {
+        if (!this.#stopped) putBack(turns);
         throw error;
       });
-      for (const zone of zones) {
-        if (this.#lookedUp === LOOKED_UP_AT_ONCE) await this.#untilPlaceFree();
-        if (this.#stopped) return 0;
-        void this.#lookUp(zone, sets.get(zone.id) ?? []);
+      for (const [index, { zone }] of turns.entries()) {
+        const servers = sets.get(zone.id) ?? [];
+        if (servers.every(({ addresses }) => addresses !== undefined)) void this.#lookUp(zone, servers);
+        else if (await this.#hasPlace()) this.#lookUpInPlace(zone, servers);
+        else {
+          if (this.#stopped) return 0;
+          putBack(turns.slice(index));
+          break;
+        }
       }
     }
     return IDLE_MS;
   }
 
-  #takePage(): ChangedZone[] {
-    const zones: ChangedZone[] = [];
-    for (const id of this.#waiting) {
-      if (zones.length === PAGE_ZONES) break;
-      this.#waiting.delete(id);
-      zones.push({ id, news: this.#newest.get(id)! });
+  #takePage(): Turn[] {
+    const turns: Turn[] = [];
+    this.#hasNews = false;
+    for (const from of [this.#waiting, this.#started]) {
+      for (const id of from) {
+        if (turns.length === PAGE_ZONES) return turns;
+        from.delete(id);
+        const news = this.#newest.get(id);
+        // Of one that waited twice it was told.
+        if (news) turns.push({ zone: { id, news }, from });
+      }
     }
-    return zones;
+    return turns;
+  }
+
+  /** Waits for a place. @returns false when something has changed first, or all stop: it may need none */
+  async #hasPlace(): Promise<boolean> {
+    while (this.#lookedUp === LOOKED_UP_AT_ONCE && !this.#stopped) {
+      if (this.#hasNews) return false;
+      await new Promise<void>((resolve) => {
+        this.#goOn = resolve;
+      });
+    }
+    return !this.#stopped;
+  }
+
+  #lookUpInPlace(zone: ChangedZone, servers: readonly NameServer[]): void {
+    this.#lookedUp += 1;
+    void this.#lookUp(zone, servers).finally(() => {
+      this.#lookedUp -= 1;
+      this.#goOn();
+    });
+  }
+
+  get #size(): number {
+    return this.#waiting.size + this.#started.size;
   }
 
   /** The servers of each zone: those with names in the zone by the zone's own addresses. What is damaged counts for nothing. */
@@ -133,12 +175,9 @@ export class NameServerQueue {
   }
 
   async #lookUp(zone: ChangedZone, servers: readonly NameServer[]): Promise<void> {
-    this.#lookedUp += 1;
     const budget = { left: MOST_NAME_SERVERS };
     await Promise.all(servers.slice(0, MOST_NAME_SERVERS).map((server) => this.#tell(zone, server, budget)));
     if (this.#newest.get(zone.id) === zone.news) this.#newest.delete(zone.id);
-    this.#lookedUp -= 1;
-    this.#placeFree();
   }
 
   /** Tells a server as soon as it is found, whatever others of its zone take. */
@@ -154,12 +193,16 @@ export class NameServerQueue {
       this.#options.observe({ kind: "notify-failed", level: "warn", zone: nameOfNews(news), server: text, err });
     }
   }
+}
 
-  #untilPlaceFree(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#placeFree = resolve;
-    });
-  }
+/** A zone whose turn it is, and among whom it waited. */
+interface Turn {
+  readonly zone: ChangedZone;
+  readonly from: Set<number>;
+}
+
+function putBack(turns: readonly Turn[]): void {
+  for (const { zone, from } of turns) from.add(zone.id);
 }
 
 interface NameServer {

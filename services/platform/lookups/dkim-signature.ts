@@ -1,3 +1,4 @@
+import { parseDomainName } from "../../core/dns/name.ts";
 import type { HostPort } from "../config/config-values.ts";
 import { makeDnsResolver } from "./resolver-server.ts";
 
@@ -20,7 +21,11 @@ export function makeSignatureCheck(server: HostPort | null): IsSignedBy {
     const overdue = setTimeout(() => resolver.cancel(), DEADLINE_MS);
     try {
       const { headerFrom, results } = await dkimVerify(message, {
-        resolver: (name, type) => resolver.resolve(name, type) as Promise<string[] | string[][]>,
+        resolver: async (name, type) => {
+          // A signature may name anything: of what is no name there is no key, now or later.
+          if (!parseDomainName(`${name}.`).ok) throw Object.assign(new Error("no domain name"), { code: "ENOTFOUND" });
+          return (await resolver.resolve(name, type)) as string[] | string[][];
+        },
       });
       if (headerFrom.length !== 1 || headerFrom[0]?.toLowerCase() !== address) return false;
       const ofDomain = results.filter(({ signingDomain }) => `.${signingDomain.toLowerCase()}`.endsWith(`.${domain}`));

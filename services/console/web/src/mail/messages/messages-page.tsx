@@ -100,6 +100,8 @@ interface FiltersProps {
 function Filters({ query, change }: FiltersProps) {
   const words = texts().mail.messages;
   const reasons = Object.entries(texts().mail.bounceReasons);
+  // Not by the query any more: what is being written would close it.
+  const [isOpen, setOpen] = useState([...TYPED, ...MOMENTS].some((name) => query[name]));
   return (
     <>
       <select
@@ -126,7 +128,7 @@ function Filters({ query, change }: FiltersProps) {
           </option>
         ))}
       </select>
-      <details class="message-filters" open={[...TYPED, ...MOMENTS].some((name) => query[name])}>
+      <details class="message-filters" open={isOpen} onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
         <summary>{words.moreFilters}</summary>
         <div class="message-filter-fields">
           {[...TYPED, ...MOMENTS].map((name) => (
