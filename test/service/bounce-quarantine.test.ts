@@ -5,6 +5,7 @@ import { eraseAddress } from "../../services/operations/mail/contact-erasure.ts"
 import { registry } from "../../services/platform/observability/metrics.ts";
 import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts";
 import { dropQuarantined, listQuarantine, retryQuarantined } from "../../services/store/mail/inbound/quarantine.ts";
+import { failureReport } from "../support/delivery-report.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { changeTriggers } from "../support/spread-tables.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
@@ -121,26 +122,11 @@ async function acceptMessage(email: string): Promise<number> {
 }
 
 function reportOf(deliveryId: number, recipient: string) {
-  const text = `From: mailer-daemon@mta.example.net
-Subject: Delivery report
-MIME-Version: 1.0
-Content-Type: multipart/report; report-type=delivery-status; boundary=cut
-
---cut
-Content-Type: message/delivery-status
-
-Reporting-MTA: dns; mta.example.net
-
-Final-Recipient: rfc822; ${recipient}
-Action: failed
-Status: 5.1.1
---cut--
-`;
   return {
     deliveryId,
     feedbackAddress: null,
     mailFrom: "",
     clientAddress: "192.0.2.1",
-    octets: Buffer.from(text.replaceAll("\n", "\r\n")),
+    octets: failureReport(recipient),
   };
 }

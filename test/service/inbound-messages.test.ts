@@ -5,6 +5,7 @@ import { loadInboundPolicy } from "../../services/bounce/policy.ts";
 import { BounceWorker } from "../../services/bounce/worker.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import { addInboundMessages } from "../../services/store/mail/inbound/inbound.ts";
+import { failureReport } from "../support/delivery-report.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
 import { changeTriggers } from "../support/spread-tables.ts";
 import { eventually, makeDataDir, removeDataDir } from "../support/stack.ts";
@@ -97,22 +98,6 @@ async function acceptMessage(email: string): Promise<number> {
 
 /** @param failed whom it says that the delivery failed for; nobody: it says nothing that is understood */
 function messageFor(deliveryId: number, failed?: string) {
-  const report = `From: mailer-daemon@mta.example.net
-Subject: Delivery report
-MIME-Version: 1.0
-Content-Type: multipart/report; report-type=delivery-status; boundary=cut
-
---cut
-Content-Type: message/delivery-status
-
-Reporting-MTA: dns; mta.example.net
-
-Final-Recipient: rfc822; ${failed}
-Action: failed
-Status: 5.1.1
---cut--
-`;
-  const text = failed === undefined ? "Subject: Hello\n\nJust words.\n" : report;
-  const octets = Buffer.from(text.replaceAll("\n", "\r\n"));
+  const octets = failed === undefined ? Buffer.from("Subject: Hello\r\n\r\nJust words.\r\n") : failureReport(failed);
   return { deliveryId, feedbackAddress: null, mailFrom: "", clientAddress: "192.0.2.1", octets };
 }
