@@ -1,7 +1,8 @@
-import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { withProcessLock } from "../platform/process-lock.ts";
 import type { Addresses, AddressName } from "../platform/service.ts";
+import { readAddresses, type WrittenAddresses } from "./data-folder.ts";
 
 /** The listeners that `addresses.json` names, in its order; null where one is off, but for those of {@link OPTIONAL}. */
 const LISTED = [
@@ -25,10 +26,12 @@ const OPTIONAL: ReadonlySet<AddressName> = new Set(["dns_api_tls", "tracking_tls
 
 /** `<data dir>/addresses.json`: there while a stack is ready. Stacks of single services share one data folder and file. */
 export class AddressesFile {
+  readonly #dataDir: string;
   readonly #path: string;
   #own: Addresses = {};
 
   constructor(dataDir: string) {
+    this.#dataDir = dataDir;
     this.#path = join(dataDir, "addresses.json");
   }
 
@@ -48,7 +51,7 @@ export class AddressesFile {
   }
 
   #removeOwn(): void {
-    const left = this.#read();
+    const left = { ...this.#read() };
     for (const name of LISTED) {
       if (left[name] === this.#own[name]) delete left[name];
     }
@@ -61,16 +64,11 @@ export class AddressesFile {
     return withProcessLock(`${this.#path}.lock`, work);
   }
 
-  #read(): Addresses {
-    try {
-      return JSON.parse(readFileSync(this.#path, "utf8"));
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") return {};
-      throw error;
-    }
+  #read(): WrittenAddresses {
+    return readAddresses({ dataDir: this.#dataDir }) ?? {};
   }
 
-  #store(addresses: Addresses): void {
+  #store(addresses: WrittenAddresses): void {
     const named = LISTED.filter((name) => addresses[name] || !OPTIONAL.has(name));
     const listed = Object.fromEntries(named.map((name) => [name, addresses[name] ?? null]));
     const draft = `${this.#path}.${process.pid}`;

@@ -20,7 +20,7 @@ export function requireDataFolder({ dataDir }: Pick<Config, "dataDir">): void {
 }
 
 /** What `addresses.json` says: null of a listener that is off. */
-type WrittenAddresses = { readonly [name in AddressName]?: string | null };
+export type WrittenAddresses = { readonly [name in AddressName]?: string | null };
 
 /** The addresses of the stack that runs from the folder; undefined where none has written them. */
 export function readAddresses({ dataDir }: Pick<Config, "dataDir">): WrittenAddresses | undefined {

@@ -104,16 +104,24 @@ export function exportDeployment({ config, supervisor, db, countingDb }: Watched
 }
 
 function databaseGauges(db: Db): string[] {
+  // Both are collected together, and to answer the database has to write.
+  let asked: Promise<string | undefined> | undefined;
+  const ask = () => {
+    asked ??= findDatabaseProblem(db).finally(() => {
+      asked = undefined;
+    });
+    return asked;
+  };
   return [
     gauge("palomar_database_up", "Whether the database answers this node", [], async (set) =>
-      set((await findDatabaseProblem(db)) === DATABASE_SILENT ? 0 : 1),
+      set((await ask()) === DATABASE_SILENT ? 0 : 1),
     ),
     gauge(
       "palomar_database_writable",
       "Whether the database takes changes: it is not read-only, and its disk is not full",
       [],
       async (set) => {
-        const problem = await findDatabaseProblem(db);
+        const problem = await ask();
         if (problem !== DATABASE_SILENT) set(problem === undefined ? 1 : 0);
       },
     ),
