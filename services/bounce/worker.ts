@@ -46,10 +46,10 @@ const REPORTS_KEPT = { reportDays: 90, dayDays: 400 };
 const TRIM_MS = 60_000;
 const TRIM_MESSAGES = 5_000;
 const TRIM_OCTETS = 64 * 2 ** 20;
-/** A message that kept its workers from finishing this often is put aside. */
-const MOST_ATTEMPTS = 5;
 /** After so many seconds whoever signed a report is asked for the key again, by attempts made; the last one goes without. */
 const PUT_OFF_SECONDS = [60, 300, 900, 3_600];
+/** A message that kept its workers from finishing this often is put aside. */
+const MOST_ATTEMPTS = PUT_OFF_SECONDS.length + 1;
 
 /** Understands what came back and applies it, a message in a transaction; any number of workers may run. */
 export class BounceWorker {
