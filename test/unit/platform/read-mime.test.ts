@@ -106,11 +106,11 @@ describe("limits", () => {
   });
 
   test("fields", async () => {
-    expect((await mime("A: b\n".repeat(100_000))).headers.length).toBe(MIME_LIMITS.headerFields);
+    expect((await mime("A: b\n".repeat(10_000))).headers.length).toBe(MIME_LIMITS.headerFields);
   });
 
   test("the length of a field", async () => {
-    const { headers } = await mime(`Subject: ${"x".repeat(100_000)}\n${" y\n".repeat(100_000)}\n`);
+    const { headers } = await mime(`Subject: ${"x".repeat(100_000)}\n${" y\n".repeat(10_000)}\n`);
     expect(headers[0]?.value.length).toBeLessThanOrEqual(MIME_LIMITS.fieldCharacters);
   });
 });

@@ -27,7 +27,7 @@ export interface HeaderField {
 export const MIME_LIMITS = {
   depth: 12,
   parts: 200,
-  /** A header above this is not read at all. */
+  /** A header above this is not read at all; a line counts for 64 octets at least. */
   headOctets: 1024 * 1024,
   headerOctets: 128 * 1024,
   /** Of all parts together. */
