@@ -98,7 +98,7 @@ function prepareAnswers(
   const authorised = new AuthorisedResponder({
     ...{ pipeline, writer, db, updates, nowSeconds, observe, isDatabaseAway },
     limitLoopback: config.limitLoopback,
-    isLeftOut: (zoneId) => publisher.isLeftOut(zoneId),
+    isLeftOut: (zoneId) => publisher.standings.isLeftOut(zoneId),
     isInScope: (resellerId) => publisher.isInScope(resellerId),
     access: () => accessFeed.table,
   });
@@ -213,12 +213,13 @@ function startReports(
   statistics: Statistics,
 ): void {
   const unreadable = {
-    zones: () => Array.from(publisher.unreadable, apexText),
+    zones: () => Array.from(publisher.standings.unreadable, apexText),
     access: () => accessFeed.table?.unreadable ?? [],
   };
   const completeness = completenessOf(feed, publisher);
   lifecycle.onStop("metrics", exportStatistics(statistics, writer, completeness, unreadable));
-  const leftOutReports = startLeftOutReports({ db, observe, node: config.node, leftOut: () => publisher.leftOut });
+  const leftOut = () => publisher.standings.leftOut;
+  const leftOutReports = startLeftOutReports({ db, observe, node: config.node, leftOut });
   lifecycle.onStop("reports of zones left out", () => leftOutReports.stop());
   const { resellers } = config.dns;
   if (resellers !== null) {
@@ -232,9 +233,9 @@ function startReports(
 function completenessOf(feed: ZoneFeed, publisher: ZonePublisher): ZoneCompleteness {
   return {
     isLoaded: () => feed.isLoaded,
-    expectedCount: () => publisher.expectedCount,
+    expectedCount: () => publisher.standings.expectedCount,
     leftOut: () =>
-      publisher.leftOut.map(({ zone, servedVersion, takenOctets }) => ({
+      publisher.standings.leftOut.map(({ zone, servedVersion, takenOctets }) => ({
         zone: apexText(zone.apex),
         servesLastVersion: servedVersion !== undefined,
         takenOctets,

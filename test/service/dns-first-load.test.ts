@@ -106,10 +106,10 @@ async function load(
 /** All that a zone database has, zone by zone and name by name, as texts that can be compared. */
 function contentOf({ writer, publisher }: Loaded): Map<number, readonly string[]> {
   const reader = new ZoneDatabaseReader(writer.memory);
-  const zones = [...publisher.published.ids()].sort((a, b) => a - b);
+  const zones = [...publisher.standings.published.ids()].sort((a, b) => a - b);
   return new Map(
     zones.map((id) => {
-      const { apex, version } = publisher.published.get(id)!;
+      const { apex, version } = publisher.standings.published.get(id)!;
       const zone = writer.publishedZone(apex);
       reader.open(zone);
       const { nodes, release } = writer.snapshot(zone);
@@ -136,11 +136,11 @@ function nodeText(reader: ZoneDatabaseReader, node: number): string {
 it("refuses suspended zones, in the place of zones of others above them", async () => {
   for (const way of ["thread", "alone"] as const) {
     const { publisher } = await load(way);
-    expect([...publisher.suspended].map(({ apex }) => Buffer.from(apex).toString())).toEqual([
+    expect([...publisher.standings.suspended].map(({ apex }) => Buffer.from(apex).toString())).toEqual([
       "\tsuspended\u0004test\0",
     ]);
   }
-  expect([...(await load("thread", ["nobody"])).publisher.suspended]).toEqual([]);
+  expect([...(await load("thread", ["nobody"])).publisher.standings.suspended]).toEqual([]);
 });
 
 const unsigned = isInstalled(SIGNING_PROGRAM) ? "" : ` (signed ones skipped: ${SIGNING_PROGRAM} is not installed)`;
@@ -149,7 +149,7 @@ it(`loads with a thread what it loads alone: large zones, signed ones, none of c
   const unreadable = ["\\# 2 3f00", "corrupt.test.", "foreign.test.", "nameless.test.", "ownerless.test."];
   for (const { observed, writer, publisher } of [thread, alone]) {
     expect([...observed].sort()).toEqual(unreadable.map((name) => `zone-corrupt ${name}`));
-    expect(publisher.expectedCount).toBe(writer.zoneCount + unreadable.length);
+    expect(publisher.standings.expectedCount).toBe(writer.zoneCount + unreadable.length);
   }
   expect(thread.writer.zoneCount).toBeGreaterThan(2_200);
   const content = contentOf(thread);
@@ -177,9 +177,9 @@ it("leaves out the largest where not all fit, and says so", async () => {
   const { writer } = await load("alone");
   const full = await load("thread", null, { octets: Math.ceil(writer.usedOctets / 8) * 8 });
   const { publisher } = full;
-  expect(publisher.leftOut.at(-1)!.zone.apex.subarray(1, 6)).toEqual(Buffer.from("large"));
-  expect(full.writer.zoneCount + publisher.leftOut.length).toBe(writer.zoneCount);
-  expect(publisher.leftOut.length).toBeLessThan(writer.zoneCount / 20);
+  expect(publisher.standings.leftOut.at(-1)!.zone.apex.subarray(1, 6)).toEqual(Buffer.from("large"));
+  expect(full.writer.zoneCount + publisher.standings.leftOut.length).toBe(writer.zoneCount);
+  expect(publisher.standings.leftOut.length).toBeLessThan(writer.zoneCount / 20);
   expect(full.observed).toContain("zone-left-out large.test.");
   expect(findBookErrors(full.writer)).toEqual([]);
 });
@@ -191,9 +191,9 @@ it("ends with the database's error, and leaves nothing half done, when its conne
   const ids: number[] = [];
   await streamZoneIds(own, null, (id) => ids.push(id));
   const { rows } = await own.query<{ pid: number }>("select pg_backend_pid() as pid");
-  const adopt = publisher.adopt.bind(publisher);
+  const adopt = publisher.standings.adopt.bind(publisher.standings);
   let ended: Promise<unknown> | undefined;
-  publisher.adopt = (...zone) => {
+  publisher.standings.adopt = (...zone) => {
     ended ??= client.query("select pg_terminate_backend($1::integer)", [rows[0]!.pid]);
     adopt(...zone);
   };

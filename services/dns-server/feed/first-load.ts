@@ -71,7 +71,7 @@ class FirstLoad {
     this.#worker = worker;
     this.#options = options;
     this.#mostWaitingOctets = options.mostWaitingOctets ?? MOST_WAITING_OCTETS;
-    this.#takes = new ZoneTakes(options.writer, options.publisher);
+    this.#takes = new ZoneTakes(options.writer, options.publisher.standings);
   }
 
   async run(ids: readonly number[]): Promise<void> {

@@ -44,7 +44,7 @@ export class LargeZoneLoads {
   add(zones: readonly ZoneSummary[]): void {
     if (zones.length === 0 || this.#stopped) return;
     const ids = zones.map(({ id }) => id);
-    this.#options.publisher.holdBack(ids);
+    this.#options.publisher.standings.holdBack(ids);
     for (const id of ids) this.#waiting.add(id);
     this.#running ??= this.#run();
   }
@@ -62,7 +62,7 @@ export class LargeZoneLoads {
       if (!this.#stopped) this.#options.onFailed(error as Error);
       this.#stopped = true;
     } finally {
-      this.#options.publisher.release(this.#waiting);
+      this.#options.publisher.standings.release(this.#waiting);
       this.#running = undefined;
     }
   }
@@ -78,14 +78,14 @@ export class LargeZoneLoads {
     }
     try {
       // What the snapshot shows is what counts, whatever happened before.
-      publisher.holdBack(ids);
+      publisher.standings.holdBack(ids);
       const published = await inSnapshot(client, () =>
         publisher.publishHeldBack(client, ids, () => readZones(client, [...ids])),
       );
       this.#options.onPublished(published, startedMs);
       await this.#options.collected();
     } finally {
-      publisher.release([...ids].filter((id) => !this.#waiting.has(id)));
+      publisher.standings.release([...ids].filter((id) => !this.#waiting.has(id)));
     }
   }
 

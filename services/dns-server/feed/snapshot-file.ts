@@ -3,7 +3,7 @@ import { closeSync, fsync, openSync, renameSync, rmSync, writeSync } from "node:
 import { type FileHandle, open } from "node:fs/promises";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
-import type { SuspendedZone } from "./zone-publisher.ts";
+import type { SuspendedZone } from "./zone-standings.ts";
 import { type SnapshotZone, WordSource, ZoneStreamWriter } from "./zone-stream.ts";
 
 const synchronise = promisify(fsync);

@@ -75,7 +75,8 @@ export class ZoneDatabaseSnapshot {
     const started = performance.now();
     try {
       const { head } = await this.#loadZones();
-      const smaller = publisher.leftOut.length > 0 ? publisher.makeRoomForSmaller(await this.#measure()) : undefined;
+      const { standings } = publisher;
+      const smaller = standings.leftOut.length > 0 ? standings.makeRoomForSmaller(await this.#measure()) : undefined;
       if (smaller !== undefined && smaller.size > 0) await this.#loadZones(smaller);
       const ageMs = this.#ageMsOf(head);
       this.#kept = this.#now(head.confirmedAtMs);
@@ -106,7 +107,7 @@ export class ZoneDatabaseSnapshot {
     const snapshot = await SnapshotReader.open(file);
     const ageSeconds = this.#ageSecondsOf(snapshot.head);
     const isWanted = (zone: SnapshotZone) => this.#isUsable(zone, ageSeconds) && only?.has(zone.id) !== false;
-    const takes = new ZoneTakes(writer, publisher, isWanted);
+    const takes = new ZoneTakes(writer, publisher.standings, isWanted);
     const turn = new Turn(STEPS_A_LOOK);
     try {
       if (only === undefined) {
@@ -118,7 +119,8 @@ export class ZoneDatabaseSnapshot {
         takes.begin(chunk);
         while (takes.takeNext()) if (turn.isOver) await turn.next();
       }
-      for (const zone of snapshot.head.suspended) if (publisher.isInScope(zone.resellerId)) publisher.suspend(zone);
+      for (const zone of snapshot.head.suspended)
+        if (publisher.isInScope(zone.resellerId)) publisher.standings.suspend(zone);
     } finally {
       takes.discard();
       await snapshot.close();
@@ -129,8 +131,9 @@ export class ZoneDatabaseSnapshot {
   /** What a load from the database has left that broke off is of another time than the file. */
   async #empty(turn: Turn): Promise<void> {
     const { publisher, writer } = this.#options;
-    for (const id of [...publisher.knownIds()]) {
-      publisher.withdraw([id]);
+    const { standings } = publisher;
+    for (const id of [...standings.knownIds()]) {
+      standings.withdraw([id]);
       if (turn.isOver) await turn.next();
     }
     while (writer.collect(COLLECT_NODES)) await turn.next();
@@ -183,7 +186,7 @@ export class ZoneDatabaseSnapshot {
 
   #now(confirmedAtMs: number): Kept {
     const { publisher, access } = this.#options;
-    return { changes: publisher.changes, access: access.table?.version, confirmedAtMs };
+    return { changes: publisher.standings.changes, access: access.table?.version, confirmedAtMs };
   }
 
   /** @param isTooLate asked now and then while a file is written; the one before then stays */
@@ -211,7 +214,7 @@ export class ZoneDatabaseSnapshot {
     const life = publisher.isOfAnotherLife ? "" : publisher.life;
     const images = new ZoneImageMaker(writer);
     const reader = new ZoneDatabaseReader(writer.memory);
-    const head = { confirmedAtMs, life, access: access.sealed(), suspended: [...publisher.suspended] };
+    const head = { confirmedAtMs, life, access: access.sealed(), suspended: [...publisher.standings.suspended] };
     const draft = new SnapshotWriter(file, head);
     const turn = new Turn(STEPS_A_LOOK);
     const goOn = async () => {
@@ -219,9 +222,9 @@ export class ZoneDatabaseSnapshot {
       return !isTooLate();
     };
     try {
-      for (const id of [...publisher.published.ids()]) {
+      for (const id of [...publisher.standings.published.ids()]) {
         // It may have changed or gone since the list was made: what counts is now.
-        const isThere = publisher.published.has(id);
+        const isThere = publisher.standings.published.has(id);
         if (!isThere || (await this.#saveZone(id, { draft, images, reader }, goOn))) continue;
         draft.discard();
         return false;
@@ -241,7 +244,7 @@ export class ZoneDatabaseSnapshot {
    */
   async #saveZone(id: number, { draft, images, reader }: Saving, goOn: () => Promise<boolean>): Promise<boolean> {
     const { writer, publisher } = this.#options;
-    const { apex, version } = publisher.published.get(id)!;
+    const { apex, version } = publisher.standings.published.get(id)!;
     const zone = writer.publishedZone(apex);
     draft.beginZone({
       ...{ id, apex, version },

@@ -180,11 +180,11 @@ export class ZoneFeed {
     if (since === null) return this.#readAll(client, started);
     const { xmin, published, heldBack } = await inSnapshot(client, async (xmin) => {
       const zones = await readChangedZones(client, since);
-      publisher.withdraw(await readDeletedZones(client, since));
+      publisher.standings.withdraw(await readDeletedZones(client, since));
       return { xmin, ...(await publisher.publish(client, zones, true)) };
     });
-    publisher.expireOutdated(this.#options.nowMs());
-    loads.add([...heldBack, ...publisher.takeDue()]);
+    publisher.standings.expireOutdated(this.#options.nowMs());
+    loads.add([...heldBack, ...publisher.standings.takeDue()]);
     this.#sinceXid = xmin;
     if (!loads.isBusy) this.#confirmedAtMs = started;
     this.#tell(published, started);
@@ -196,7 +196,7 @@ export class ZoneFeed {
     await inSnapshot(client, async (xmin) => {
       publisher.follow(await readLife(client));
       if (!(await this.#loadMany(client))) await publisher.publishAll(client, !this.#isLoaded);
-      publisher.expireOutdated(this.#options.nowMs());
+      publisher.standings.expireOutdated(this.#options.nowMs());
       this.#sinceXid = xmin;
       this.#confirmedAtMs = started;
       this.#isLoaded = true;
@@ -210,7 +210,7 @@ export class ZoneFeed {
   /** Fills a zone database that has nothing with all zones, where they are many. @returns whether it is done */
   async #loadMany(client: pg.Client): Promise<boolean> {
     const { publisher, writer } = this.#options;
-    if (this.#isLoaded || publisher.expectedCount > 0) return false;
+    if (this.#isLoaded || publisher.standings.expectedCount > 0) return false;
     const { scope } = publisher;
     const ids: number[] = [];
     await streamZoneIds(client, scope, (id) => ids.push(id));

@@ -2,13 +2,13 @@ import { ZoneDatabaseFullError } from "../zone-database/memory.ts";
 import { CorruptRecordError } from "../zone-database/stored-rrset.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import { ZoneImageTaker } from "../zone-database/zone-image.ts";
-import type { ZonePublisher } from "./zone-publisher.ts";
+import type { ZoneStandings } from "./zone-standings.ts";
 import { type SnapshotZone, ZoneStreamReader } from "./zone-stream.ts";
 
 /** Fills a zone database that nobody is answered from with the images of zones, and notes those that do not fit. */
 export class ZoneTakes {
   readonly #writer: ZoneDatabaseWriter;
-  readonly #publisher: ZonePublisher;
+  readonly #standings: ZoneStandings;
   readonly #isWanted: (zone: SnapshotZone) => boolean;
   readonly #zones = new ZoneStreamReader();
   readonly #images: ZoneImageTaker;
@@ -20,11 +20,11 @@ export class ZoneTakes {
   /** @param isWanted which zones are taken of those that come */
   constructor(
     writer: ZoneDatabaseWriter,
-    publisher: ZonePublisher,
+    standings: ZoneStandings,
     isWanted: (zone: SnapshotZone) => boolean = () => true,
   ) {
     this.#writer = writer;
-    this.#publisher = publisher;
+    this.#standings = standings;
     this.#isWanted = isWanted;
     this.#images = new ZoneImageTaker(writer);
   }
@@ -71,7 +71,7 @@ export class ZoneTakes {
     const kept = this.#kept;
     if (kept === undefined) return;
     this.#writer.publishZone(this.#zone);
-    this.#publisher.adopt(kept.id, kept, this.#zone);
+    this.#standings.adopt(kept.id, kept, this.#zone);
     this.#kept = undefined;
   }
 
@@ -91,8 +91,8 @@ export class ZoneTakes {
     }
     const takenOctets = this.#zone === 0 ? 0 : this.#writer.octetsOf(this.#zone);
     this.discard();
-    if (error instanceof ZoneDatabaseFullError) this.#publisher.leaveOut(kept, takenOctets);
-    else if (error instanceof CorruptRecordError) this.#publisher.noteCorrupt(kept, error);
+    if (error instanceof ZoneDatabaseFullError) this.#standings.leaveOut(kept, takenOctets);
+    else if (error instanceof CorruptRecordError) this.#standings.noteCorrupt(kept, error);
     else throw error;
   }
 }

@@ -1,6 +1,8 @@
 import { DS_DIGEST_OCTETS } from "./dnssec-types.ts";
 import { type FieldLayout, fieldEnd } from "./field.ts";
 
+const A6 = 38;
+
 /**
  * How the RDATA of types stands on the wire that are taken as octets alone (RFC 3597 §5): name servers that know such a type
  * refuse a zone whose octets are none of it. By type: whether octets are lawful.
@@ -27,12 +29,29 @@ const LAWFUL: ReadonlyMap<number, (rdata: Uint8Array) => boolean> = new Map([
   [34, (rdata) => rdata.length > 1 && (rdata[0] !== 1 || areDigits(rdata.subarray(1)))],
   [40, (rdata) => rdata.length > 2],
   // A6 (RFC 2874), IPSECKEY (RFC 4025), HIP (RFC 8005), DOA, AMTRELAY (RFC 8777).
-  [38, isA6],
+  [A6, isA6],
   [45, (rdata) => rdata.length > 3 && restAfterGateway(rdata, 3, rdata[1]!) > 0],
   [55, isHip],
   [259, (rdata) => restOf(rdata, 9, "counted") >= 0],
   [260, isRelay],
 ]);
+
+/** Up to the last name of RDATA whose names are signed in lower case (RFC 4034 §6.2): MD, MF, SIG, PX, NXT. */
+const UP_TO_NAMES: ReadonlyMap<number, readonly FieldLayout[]> = new Map([
+  [3, ["name"]],
+  [4, ["name"]],
+  [24, [18, "name"]],
+  [26, [2, "name", "name"]],
+  [30, ["name"]],
+]);
+
+/**
+ * How lawful RDATA of a type that is taken as octets stands on the wire, up to the last name that is signed in lower case;
+ * nothing where there is none.
+ */
+export function layoutsUpToNames(type: number, rdata: Uint8Array): readonly FieldLayout[] {
+  return type === A6 ? layoutsOfA6(rdata[0]!) : (UP_TO_NAMES.get(type) ?? []);
+}
 
 /** Whether octets are RDATA of a type that is taken as octets; those of an unknown type always are. */
 export function isLawfulOpaque(type: number, rdata: Uint8Array): boolean {
@@ -86,7 +105,12 @@ function isA6(rdata: Uint8Array): boolean {
   const octets = 16 - (prefix >> 3);
   // Bits of the prefix are 0 in the address.
   const isPadded = octets === 0 || prefix % 8 === 0 || rdata[1]! >> (8 - (prefix % 8)) === 0;
-  return isPadded && restOf(rdata, 1 + octets, ...(prefix > 0 ? (["name"] as const) : [])) === 0;
+  return isPadded && restOf(rdata, ...layoutsOfA6(prefix)) === 0;
+}
+
+function layoutsOfA6(prefix: number): readonly FieldLayout[] {
+  const address = 1 + 16 - (prefix >> 3);
+  return prefix > 0 ? [address, "name"] : [address];
 }
 
 /** Gateways of other types than these four are octets. */

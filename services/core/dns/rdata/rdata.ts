@@ -9,9 +9,17 @@ import { writeSplitText } from "./basic-fields.ts";
 import { CERTIFICATE_RR_TYPES } from "./certificate-types.ts";
 import { DNSSEC_TYPES } from "./dnssec-types.ts";
 import { formatHex, parseHex } from "./encoded-fields.ts";
-import { fieldEnd, type RdataContext, type RdataShape, type TextForm, TokenCursor } from "./field.ts";
+import {
+  type Field,
+  type FieldLayout,
+  fieldEnd,
+  type RdataContext,
+  type RdataShape,
+  type TextForm,
+  TokenCursor,
+} from "./field.ts";
 import { HOST_TYPES } from "./host-types.ts";
-import { isLawfulOpaque } from "./opaque-types.ts";
+import { isLawfulOpaque, layoutsUpToNames } from "./opaque-types.ts";
 import { SERVICE_TYPES } from "./service-types.ts";
 
 export type { RdataContext } from "./field.ts";
@@ -125,17 +133,27 @@ export function hasFields(type: number, rdata: Uint8Array): boolean {
   return shape === undefined ? isLawfulOpaque(type, rdata) : Array.isArray(formatFields(shape, rdata));
 }
 
-/** The domain names inside lawful RDATA, in order; none for unknown types (RFC 3597 §4). */
+/**
+ * The domain names inside lawful RDATA, in order; none for unknown types (RFC 3597 §4), and of types that are taken as octets
+ * those that are signed in lower case.
+ */
 export function rdataNames(type: number, rdata: Uint8Array): readonly EmbeddedName[] {
   const shape = SHAPES.get(type);
-  if (shape === undefined || !SHAPES_WITH_NAMES.has(shape)) return NO_NAMES;
+  if (shape === undefined) return namesOf(layoutsUpToNames(type, rdata).map(toField), rdata);
+  return SHAPES_WITH_NAMES.has(shape) ? namesOf(shape.fields, rdata) : NO_NAMES;
+}
+
+type NameField = Pick<Field, "layout" | "compressible">;
+
+const toField = (layout: FieldLayout): NameField => ({ layout });
+
+function namesOf(fields: readonly NameField[], rdata: Uint8Array): readonly EmbeddedName[] {
   const names: EmbeddedName[] = [];
   let offset = 0;
-  for (const field of shape.fields) {
-    const end = fieldEnd(field.layout, rdata, offset);
+  for (const { layout, compressible = false } of fields) {
+    const end = fieldEnd(layout, rdata, offset);
     if (end === undefined) break;
-    if (field.layout === "name")
-      names.push({ offset, length: end - offset, compressible: field.compressible ?? false });
+    if (layout === "name") names.push({ offset, length: end - offset, compressible });
     offset = end;
   }
   return names;

@@ -53,6 +53,20 @@ describe("recordIdentity", () => {
     ["SVCB", "1 a.", "1 A.", false],
     ["SRV", "1 2 3 a.", "1 2 3 A.", true],
     ["RRSIG", "A 5 3 1 2 1 7 a. AAAA", "A 5 3 1 2 1 7 A. AAAA", true],
+    // Of types that are taken as octets: MD, MF, SIG, PX, NXT, A6.
+    ["TYPE3", "\\# 3 016100", "\\# 3 014100", true],
+    ["TYPE4", "\\# 3 016100", "\\# 3 014100", true],
+    ["TYPE24", `\\# 22 ${"41".repeat(18)}016100ff`, `\\# 22 ${"41".repeat(18)}014100ff`, true],
+    ["TYPE24", `\\# 22 ${"41".repeat(18)}01610061`, `\\# 22 ${"41".repeat(18)}01610041`, false],
+    ["TYPE26", "\\# 8 4141016100016200", "\\# 8 4141014100014200", true],
+    ["TYPE26", "\\# 8 4161016100016200", "\\# 8 4141016100016200", false],
+    ["TYPE30", "\\# 4 01610061", "\\# 4 01410061", true],
+    ["TYPE30", "\\# 4 01610061", "\\# 4 01610041", false],
+    ["TYPE38", "\\# 5 7841016100", "\\# 5 7841014100", true],
+    ["TYPE38", "\\# 5 7861016100", "\\# 5 7841016100", false],
+    ["TYPE38", `\\# 17 00${"61".repeat(16)}`, `\\# 17 00${"41".repeat(16)}`, false],
+    // A name of TALINK is no part of RFC 4034 §6.2.
+    ["TYPE58", "\\# 6 016100016200", "\\# 6 014100016200", false],
   ])("%s %s and %s are one: %s", (type, a, b, expected) => {
     expect(recordIdentity(recordOf("x", type, a)) === recordIdentity(recordOf("x", type, b))).toBe(expected);
   });

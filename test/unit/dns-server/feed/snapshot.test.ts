@@ -66,7 +66,7 @@ function snapshotOf(
   publisher = new ZonePublisher(writer, () => {}),
 ): ZoneDatabaseSnapshot {
   publisher.follow("first life");
-  for (const [index, apex] of apexes.entries()) publisher.adopt(index + 1, { apex, version: 7 });
+  for (const [index, apex] of apexes.entries()) publisher.standings.adopt(index + 1, { apex, version: 7 });
   const observe = ({ kind }: { readonly kind: string }) => observed.push(kind);
   const file = join(folder, "zones.snapshot");
   const access = { table: undefined, sealed: () => undefined, restore: () => {} };
@@ -140,7 +140,7 @@ it.each(["first life", "second life"])(
     await snapshot.stop(PATIENCE_MS);
     expect(observed).toEqual([]);
     publisher.follow(life);
-    publisher.withdraw([2]);
+    publisher.standings.withdraw([2]);
     await snapshot.stop(PATIENCE_MS);
     expect(observed).toEqual(["snapshot-written"]);
     expect((await reload(600_000)).zoneCount).toBe(1);
@@ -276,10 +276,14 @@ it("leaves nothing of what was there when a load from the database broke off", a
   const other = { origin: "other.test.", text: "@ 60 SOA ns h 1 2 3 600 5\n@ 60 NS ns.test.\n" };
   const loaded = zoneDatabaseOf(SIGNED_ZONE, other);
   const publisher = new ZonePublisher(loaded, () => {});
-  publisher.adopt(9, { apex: ZONE_WIRE, version: 1 });
-  publisher.adopt(10, { apex: Buffer.from("\x05other\x04test\0", "latin1"), version: 1 });
+  publisher.standings.adopt(9, { apex: ZONE_WIRE, version: 1 });
+  publisher.standings.adopt(10, { apex: Buffer.from("\x05other\x04test\0", "latin1"), version: 1 });
   expect(await snapshotOf(loaded, [], NOW_MS, publisher).load()).toBe(0);
-  expect([loaded.zoneCount, [...publisher.published.ids()], publisher.published.get(1)?.version]).toEqual([1, [1], 7]);
+  expect([
+    loaded.zoneCount,
+    [...publisher.standings.published.ids()],
+    publisher.standings.published.get(1)?.version,
+  ]).toEqual([1, [1], 7]);
   expect(findBookErrors(loaded)).toEqual([]);
 });
 
