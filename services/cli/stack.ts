@@ -77,6 +77,7 @@ export class Stack {
 
   async stop(): Promise<void> {
     this.#stopping = true;
+    this.#supervisor?.expectEnds();
     // They wait for what is not there yet, and whatever makes it may take its time to end.
     if (!this.#isFounded) await this.#supervisor?.stop();
     await this.#lifecycle.stop(20_000);

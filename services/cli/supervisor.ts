@@ -164,7 +164,7 @@ export class Supervisor {
   }
 
   async stop(): Promise<void> {
-    this.#end();
+    this.expectEnds();
     const children = this.#children();
     for (const child of children) send(child, { kind: "stop" });
     const deadline = sleep(STOP_DEADLINE_MS, undefined, { ref: false });
@@ -175,7 +175,7 @@ export class Supervisor {
 
   /** Ends every process at once. */
   kill(): void {
-    this.#end();
+    this.expectEnds();
     for (const child of this.#children()) child.kill("SIGKILL");
   }
 
@@ -199,7 +199,8 @@ export class Supervisor {
     return unanswered >= this.#pulse.silentAfter;
   }
 
-  #end(): void {
+  /** From now on services may end, as by a signal to the whole process group: none is started again. */
+  expectEnds(): void {
     this.#stopping = true;
     clearInterval(this.#asking);
   }

@@ -1,4 +1,4 @@
-import { createHash, createPrivateKey, X509Certificate } from "node:crypto";
+import { constants, createHash, createPrivateKey, X509Certificate } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, unwatchFile, watchFile } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "./config/config.ts";
@@ -28,6 +28,9 @@ export const MODERN_CIPHERS = [
   ...["TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"],
   ...["ECDHE+AESGCM", "ECDHE+CHACHA20"],
 ].join(":");
+
+/** Of every listener (RFC 9325 §3.1.1). In one more handshake on a connection, a client has the server do most of the work. */
+export const TLS_SERVER = { minVersion: "TLSv1.2", secureOptions: constants.SSL_OP_NO_RENEGOTIATION } as const;
 
 const WATCH_INTERVAL_MS = 5_000;
 const SELF_SIGNED_DAYS = 3_650;

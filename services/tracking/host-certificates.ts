@@ -1,6 +1,7 @@
 import { createSecureContext, type SecureContext } from "node:tls";
 import type { KeyRing } from "../core/key-ring.ts";
 import { recentMap } from "../core/recent-map.ts";
+import { TLS_SERVER } from "../platform/certificate.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { findServedCertificate } from "../store/mail/instances/host-certificates.ts";
@@ -46,6 +47,6 @@ export class HostCertificates {
 
   async #read(host: string): Promise<SecureContext | undefined> {
     const found = await findServedCertificate(this.#db, this.#keyRing, host);
-    return found && createSecureContext({ ...found, minVersion: "TLSv1.2" });
+    return found && createSecureContext({ ...found, ...TLS_SERVER });
   }
 }

@@ -153,6 +153,8 @@ txt 60 TXT "a" b
     expect(many).toHaveLength(21);
     expect(many[19]).toMatch(/^line 21, /);
     expect(many[20]).toBe("and 980 more");
+    const endless = (await put("x NOSUCH y\n".repeat(5_000))).body.msg.split("\n");
+    expect(endless[20]).toBe("and 1000+ more");
     const clashes = (await put("@ NS n.test.\na A 192.0.2.1\na CNAME x\nb CNAME x\nb CNAME y\n")).body.msg.split("\n");
     expect(clashes).toEqual([expect.stringMatching(/^line [23], .*CNAME/), expect.stringMatching(/^line 5, /)]);
     expect((await put("@ NS n.test.\n$ORIGIN a..b\nwww.x.test. A 192.0.2.1\n")).body.msg).toMatch(/^line 2, [^\n]*$/);

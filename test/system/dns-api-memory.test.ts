@@ -169,6 +169,14 @@ describe.skipIf(process.platform !== "linux")("the memory of the DNS API's proce
     300_000,
   );
 
+  it("grows little by millions of empty objects", async () => {
+    const text = `{"create":[${"{},".repeat(11_000_000)}{}]}`;
+    const path = `/rr/${zoneOf(0)}/batch`;
+    const seen = await observe(async () => [await sendFile(keyOf(0), "POST", path, text, "application/json")]);
+    expect(seen.statuses).toEqual([413]);
+    expect(seen.growth).toBeLessThan(MOST_GROWTH_OCTETS);
+  });
+
   it("does large batches about many records, several of one zone at once, and goes on with others", async () => {
     const path = (company: number) => `/rr/${zoneOf(company)}/batch`;
     const create = Array.from({ length: 20_000 }, (_, index) => ({ name: `h${index}`, type: "A", value: "192.0.2.1" }));

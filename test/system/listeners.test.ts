@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect as connectTls } from "node:tls";
@@ -5,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { askDns, rcodeOf } from "../support/dns-client.ts";
 import { freePort } from "../support/peers-processes.ts";
 import {
+  ended,
   eventually,
   makeDataDir,
   removeDataDir,
@@ -307,6 +309,21 @@ describe("TLS", () => {
         expect(await handshake(address, "TLSv1.2", ciphers)).toMatch(/ERR_SSL|ECONNRESET/);
     },
   );
+
+  it("no listener shakes hands again on a connection", async () => {
+    for (const address of listeners()) {
+      const socket = connectTls({ ...hostPort(address), maxVersion: "TLSv1.2", rejectUnauthorized: false });
+      await once(socket, "secureConnect");
+      const outcome = await new Promise<string>((resolve) => {
+        socket.once("error", ({ code }: NodeJS.ErrnoException) => resolve(String(code)));
+        socket.renegotiate({ rejectUnauthorized: false }, (error) =>
+          resolve(String((error as { code?: string })?.code)),
+        );
+      });
+      socket.destroy();
+      expect(outcome).toMatch(/NO_RENEGOTIATION/);
+    }
+  });
 });
 
 it("after all of it every service is ready, and none was started again", async () => {
@@ -315,5 +332,11 @@ it("after all of it every service is ready, and none was started again", async (
     ({ ok }) => ok,
   );
   expect(await answer.json()).toMatchObject({ status: "ok", problems: [], left_out: [] });
+  expect(stack.printed()).not.toContain("a service ended");
+});
+
+it("a signal to the whole process group is a stop, and no failure of a service", async () => {
+  process.kill(-stack.process.pid!, "SIGTERM");
+  await ended(stack.process);
   expect(stack.printed()).not.toContain("a service ended");
 });

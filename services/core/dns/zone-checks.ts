@@ -110,6 +110,7 @@ export function* checkWholeZoneSteps({
   for (const [ownerKey, siblings] of byOwner) {
     const checked = checkTouchedNames(apex, new Map([[ownerKey, siblings]]));
     if (!checked.ok) faults.add(checked.error);
+    if (faults.isFull) break;
     yield;
   }
   const fault = faults.first();

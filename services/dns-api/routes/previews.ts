@@ -9,6 +9,7 @@ import { previewOf } from "../../operations/dns/zone-preview.ts";
 import { changeRecords } from "../../operations/dns/zone-records.ts";
 import { rollBackZone } from "../../operations/dns/zone-rollback.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";
+import { parseJson } from "../../platform/http/request-body.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { readHistoryOctets } from "../../store/dns/zone-history.ts";
 import { readZoneUsage } from "../../store/dns/zone-usage.ts";
@@ -137,12 +138,8 @@ async function changeByBatch(
 }
 
 function readJson(text: string): Result<z.output<typeof batchFields>, Refusal> {
-  let given: unknown;
-  try {
-    given = JSON.parse(text);
-  } catch {
-    return refuse({ kind: "malformed-json" });
-  }
-  const cleaned = cleanFields(given, keepsCheck);
+  const given = parseJson(text);
+  if (!given.ok) return given;
+  const cleaned = cleanFields(given.value, keepsCheck);
   return cleaned.ok ? validateFields(batchFields, cleaned.value) : cleaned;
 }

@@ -6,7 +6,7 @@ import {
   type ServerHttp2Session,
 } from "node:http2";
 import type { TLSSocket } from "node:tls";
-import { type CertificatePair, MODERN_CIPHERS } from "../../platform/certificate.ts";
+import { type CertificatePair, MODERN_CIPHERS, TLS_SERVER } from "../../platform/certificate.ts";
 import type { HostPort } from "../../platform/config/config-values.ts";
 import { hasTooManyFields, KEPT_HEADER_FIELDS } from "../../platform/http/broken-requests.ts";
 import { PipelinedRequests } from "../../platform/http/pipelined-requests.ts";
@@ -33,7 +33,7 @@ export interface HttpsListenerOptions extends TcpListenerOptions {
 }
 
 /** RFC 9113 §9.2 asks for no less. */
-const TLS_SETTINGS = { minVersion: "TLSv1.2", ciphers: MODERN_CIPHERS } as const;
+const TLS_SETTINGS = { ...TLS_SERVER, ciphers: MODERN_CIPHERS } as const;
 
 /** What one connection may have under way: with a query in each stream that is little memory. */
 const HTTP2_SETTINGS = { maxConcurrentStreams: 32, maxHeaderListSize: 16_384, enablePush: false } as const;

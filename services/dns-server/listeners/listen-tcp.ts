@@ -1,7 +1,7 @@
 import { createServer, type Server, type Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { createServer as createTlsServer, Server as TlsServer } from "node:tls";
-import { type CertificatePair, MODERN_CIPHERS } from "../../platform/certificate.ts";
+import { type CertificatePair, MODERN_CIPHERS, TLS_SERVER } from "../../platform/certificate.ts";
 import type { HostPort } from "../../platform/config/config-values.ts";
 import { Client, TRANSPORT } from "../message/client.ts";
 import { TCP_MESSAGE_OCTETS } from "../message/edns.ts";
@@ -44,7 +44,7 @@ export interface TcpListener {
 }
 
 /** RFC 7858 §3.2. */
-const TLS_SETTINGS = { minVersion: "TLSv1.2", ciphers: MODERN_CIPHERS, ALPNProtocols: ["dot"] } as const;
+const TLS_SETTINGS = { ...TLS_SERVER, ciphers: MODERN_CIPHERS, ALPNProtocols: ["dot"] } as const;
 /** Octets of the length before each message (RFC 1035 §4.2.2). */
 const LENGTH_OCTETS = 2;
 /** A client that does not read its answers gets no more of them than this. */

@@ -8,7 +8,7 @@ type Path = readonly (string | number)[];
 /** Deeper JSON than this is nobody's request. */
 const MOST_LEVELS = 64;
 /** Nor is one of more values; its octets may be few, but looking at them all would keep everybody waiting. */
-const MOST_VALUES = 1_000_000;
+export const MOST_VALUES = 1_000_000;
 
 /** PostgreSQL has no place for NUL, and half a surrogate pair is no character of UTF-8. */
 const UNSTORABLE = /\0|\p{Surrogate}/u;

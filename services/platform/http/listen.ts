@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import type { SecureContext, TlsOptions } from "node:tls";
 import type Koa from "koa";
 import { bindWithPatience, formatBound } from "../bind.ts";
-import { MODERN_CIPHERS, openCertificate, type ServerCertificate } from "../certificate.ts";
+import { MODERN_CIPHERS, openCertificate, type ServerCertificate, TLS_SERVER } from "../certificate.ts";
 import type { Config } from "../config/config.ts";
 import type { HostPort } from "../config/config-values.ts";
 import type { Observe } from "../observability/observation.ts";
@@ -172,7 +172,7 @@ function makeServer(
 ): Server {
   if (identity === undefined) return createServer(options, handle);
   const tls: TlsOptions = {
-    ...{ minVersion: "TLSv1.2", ciphers: MODERN_CIPHERS, handshakeTimeout: HANDSHAKE_MS },
+    ...{ ...TLS_SERVER, ciphers: MODERN_CIPHERS, handshakeTimeout: HANDSHAKE_MS },
     SNICallback: (name, done) => {
       identity.find(name).then((context) => done(null, context), done);
     },

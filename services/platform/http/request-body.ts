@@ -4,6 +4,7 @@ import type { Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { MOST_VALUES } from "./fields.ts";
 
 const MALFORMED: Refusal = { kind: "malformed-json" };
 
@@ -21,18 +22,41 @@ export function parseJsonBody(body: Buffer): Result<unknown, Refusal> {
   return isUtf8(body) ? parseJson(body.toString("utf8").replace(/^\ufeff/, "")) : refuse(MALFORMED);
 }
 
-/** A body of text, which must be UTF-8. */
-export function parseTextBody(body: Buffer): Result<string, Refusal> {
-  return isUtf8(body) ? ok(body.toString("utf8")) : refuse(invalidField("body", "not-utf8"));
-}
-
-function parseJson(text: string): Result<unknown, Refusal> {
+/** JSON: an object or an array, and no more of both and of values than anybody asks for. */
+export function parseJson(text: string): Result<unknown, Refusal> {
   if (!/^\s*[[{]/.test(text)) return refuse(MALFORMED);
+  if (isCrowded(text)) return refuse({ kind: "too-large" });
   try {
     return ok(JSON.parse(text));
   } catch {
     return refuse(MALFORMED);
   }
+}
+
+/** A value adds a comma or a bracket to a text, and one more bracket where it is empty. */
+const MOST_MARKS = 2 * MOST_VALUES;
+const [QUOTE, BACKSLASH, COMMA, BRACKET, BRACE] = [0x22, 0x5c, 0x2c, 0x5b, 0x7b];
+
+/**
+ * Whether JSON holds far more values than are looked at. They are counted in the text: in a few octets stand so many that
+ * parsing them alone fills the memory.
+ */
+function isCrowded(text: string): boolean {
+  if (text.length <= MOST_MARKS) return false;
+  let marks = 0;
+  let isInText = false;
+  for (let at = 0; at < text.length && marks <= MOST_MARKS; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) isInText = !isInText;
+    else if (isInText) at += code === BACKSLASH ? 1 : 0;
+    else if (code === COMMA || code === BRACKET || code === BRACE) marks += 1;
+  }
+  return marks > MOST_MARKS;
+}
+
+/** A body of text, which must be UTF-8. */
+export function parseTextBody(body: Buffer): Result<string, Refusal> {
+  return isUtf8(body) ? ok(body.toString("utf8")) : refuse(invalidField("body", "not-utf8"));
 }
 
 /**

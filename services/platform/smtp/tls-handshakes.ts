@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import { createServer, type Server, type TLSSocket } from "node:tls";
-import { MODERN_CIPHERS, type ServerCertificate } from "../certificate.ts";
+import { MODERN_CIPHERS, type ServerCertificate, TLS_SERVER } from "../certificate.ts";
 
 export interface TlsHandshakeOptions {
   readonly certificate: ServerCertificate;
@@ -19,10 +19,7 @@ export class TlsHandshakes {
   readonly #waiting = new Map<string, (secured: TLSSocket) => void>();
 
   constructor({ certificate, modernCiphersOnly, handshakeMs, onFailure }: TlsHandshakeOptions) {
-    const context = {
-      ...(modernCiphersOnly ? { ciphers: MODERN_CIPHERS } : {}),
-      minVersion: "TLSv1.2",
-    } as const;
+    const context = { ...TLS_SERVER, ...(modernCiphersOnly ? { ciphers: MODERN_CIPHERS } : {}) };
     this.#server = createServer({ ...certificate.current(), ...context, handshakeTimeout: handshakeMs });
     certificate.onChange((pair) => this.#server.setSecureContext({ ...pair, ...context }));
     this.#server.on("secureConnection", (secured) => {

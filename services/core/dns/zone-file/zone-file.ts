@@ -60,7 +60,7 @@ export function* parseZoneFileSteps(text: string, options: ZoneFileOptions): Ste
     if (problem !== undefined && !(faults.first() && MAY_FOLLOW.includes(problem.code))) {
       faults.add({ line, column, ...onlySentence(problem) });
     }
-    if (reader.isAstray || collector.isFull) break;
+    if (reader.isAstray || collector.isFull || faults.isFull) break;
     yield;
   }
   const fault = faults.first();

@@ -49,6 +49,23 @@ describe("a JSON body", () => {
   });
 
   it.each([
+    ["empty objects", `[${"{},".repeat(2_000_000)}{}]`],
+    ["empty lists, in an object", `{"a":[${"[],".repeat(2_000_000)}[]]}`],
+    ["levels", "[".repeat(2_000_001)],
+    ["numbers, behind a text with a quote", `["\\"",${"1,".repeat(2_000_001)}1]`],
+  ])("refuses more than it would parse: %s", (_, text) => {
+    expect(parseJsonBody(Buffer.from(text))).toEqual({ ok: false, error: { kind: "too-large" } });
+  });
+
+  it.each([
+    ["brackets and commas", "[{,".repeat(1_000_000)],
+    ["quotes and backslashes", '\\"[,\\\\'.repeat(1_000_000)],
+  ])("counts nothing within a text: %s", (_, text) => {
+    const { ok } = parseJsonBody(Buffer.from(`{"a":"${text}"}`));
+    expect(ok).toBe(true);
+  });
+
+  it.each([
     ["gzip", gzipSync],
     ["deflate", deflateSync],
     ["br", brotliCompressSync],
