@@ -764,6 +764,14 @@ export const mail = {
     delivered: "delivered",
     undefined: "no reason given",
   },
+  eventReasons: {
+    all: "from all of the sender's mail",
+    "brought-in": "put on the list",
+    complaint: "complaint",
+    "hard-bounces": "hard bounces",
+    request: "by request",
+    suppressed: "suppressed",
+  },
   sandbox: {
     title: "Sandbox inbox",
     intro: "Mail that this deployment delivered to itself; nothing of it left the machine.",

@@ -352,7 +352,7 @@ export const mail: Texts["mail"] = {
         "Un nombre debajo del dominio al que llevan los enlaces del correo. Vacío: el de la instalación.",
       none: "el de la instalación",
       rotateDays: "Días entre claves DKIM nuevas",
-      rotateDaysHint: "De 7 a 3.650 días. Vacío: las claves cambian cuando alguien lo pide.",
+      rotateDaysHint: "De 7 a 3650 días. Vacío: las claves cambian cuando alguien lo pide.",
       never: "las claves cambian cuando alguien lo pide",
       days: (days: string) => `claves nuevas cada ${days} días`,
     },
@@ -780,6 +780,14 @@ export const mail: Texts["mail"] = {
     feedback: "queja",
     delivered: "entregado",
     undefined: "sin motivo conocido",
+  },
+  eventReasons: {
+    all: "de todo lo del remitente",
+    "brought-in": "anotado en la lista",
+    complaint: "queja",
+    "hard-bounces": "rebotes duros",
+    request: "a pedido",
+    suppressed: "en la lista de supresiones",
   },
   sandbox: {
     title: "Bandeja de prueba",
