@@ -1,6 +1,9 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { ZodObject } from "zod";
+import { makeConsoleEndpoints } from "../../../../services/console/app.ts";
+import type { ConsoleContext } from "../../../../services/console/context.ts";
 import { en } from "../../../../services/console/web/src/texts/en/index.ts";
 import { es } from "../../../../services/console/web/src/texts/es/index.ts";
 import { SENTENCES, type SentenceCode } from "../../../../services/core/sentences.ts";
@@ -112,5 +115,19 @@ describe("what the audit log tells", () => {
     expect(known.length).toBeGreaterThan(60);
     expect(known.filter(([thing, deed]) => !(thing! in things && deed! in deeds))).toEqual([]);
     expect(madeUp.filter((thing) => !(thing! in things))).toEqual([]);
+  });
+
+  it("has words for what it says of each change", () => {
+    const declared = makeConsoleEndpoints({ config: {}, clock: {} } as ConsoleContext);
+    const details = declared.flatMap(({ change, fields }) => {
+      const given =
+        fields instanceof ZodObject
+          ? Object.fromEntries(Object.keys(fields.shape).map((name) => [name, undefined]))
+          : {};
+      return change?.detail ? Object.keys(change.detail({ params: {}, fields: given })) : [];
+    });
+    const names = new Set([...details, ...["limit", "failures", "until"]]);
+    expect(names.size).toBeGreaterThan(40);
+    expect([...names].filter((name) => !(name in en.operator.audit.fields))).toEqual([]);
   });
 });
