@@ -66,7 +66,7 @@ export const operator = {
     messageDaysHint: "At least 30, for the unsubscribe links. Empty: for ever.",
     daysHint: "Empty: for ever.",
     createsRecords: "Its users may create missing records in zones hosted here",
-    failureReports: "Tell programs of failures that do not ask for reports",
+    failureReports: "Tell programs that ask for no reports about failures",
     failureReportsHint: "Of messages submitted by SMTP; who asks (RFC 3461) is told what it asks for.",
     reportLanguage: "Language of reports to senders",
     added: (name: string) => `Instance ${name} was added`,
@@ -122,7 +122,7 @@ export const operator = {
     expiresHint: "Empty: it stays.",
     addRule: "Add a rule",
     ruleAdded: (trigger: string) => `The rule for ${trigger} is in force`,
-    ruleRemoved: (trigger: string) => `The rule for ${trigger} was removed`,
+    ruleRemoved: (trigger: string) => `The rule for ${trigger} was deleted`,
     removeRuleTitle: (trigger: string) => `Delete ${trigger}?`,
     removeRuleHint: "All that the trigger does goes:",
     noRule: (reason: string) => `This is no rule: ${reason}`,
@@ -177,7 +177,7 @@ export const operator = {
     drawing: "Messages an hour",
     pin: "Pin",
     pinHint:
-      "Leave empty what shall go by what is learnt. At a pinned rate no refusal is waited for longer than 15 seconds.",
+      "Leave empty what shall go by what is learnt. At a pinned rate the wait after a refusal is 15 seconds at most.",
     unpin: "Unpin",
     reset: "Forget what was learnt",
     isPinned: "The limits are pinned",
@@ -204,7 +204,7 @@ export const operator = {
     states: { running: "by plan", paused: "paused", over: "done", stopped: "stopped" },
     waitsAt: (count: number) => `waits at ${count}`,
     today: (count: Readonly<Record<"day" | "sent" | "planned" | "deferred" | "complaints", string>>) =>
-      `Day ${count.day} of the plan: ${count.sent} of ${count.planned} sent, ${count.deferred} deferred, ${count.complaints} complaints.`,
+      `Day ${count.day} of the plan: ${count.sent} of ${count.planned} sent; deferred: ${count.deferred}; complaints: ${count.complaints}.`,
     pausedFor: {
       deferrals: (time: string) => `Too many deferrals: it goes on at ${time}.`,
       complaints: (time: string) => `Too many complaints: it goes on at ${time}.`,
@@ -281,8 +281,8 @@ export const operator = {
     made: "The wording is in force",
     said: (matches: string, messages: string) => `Said in ${matches} of the newest ${messages} messages.`,
     becomes: (count: string, from: string, to: string) => `${count}: ${from} becomes ${to}`,
-    newlyDead: (count: string) => `${count} addresses newly dead`,
-    removeTitle: (words: string) => `Remove “${words}”?`,
+    newlyDead: (count: string) => `addresses newly dead: ${count}`,
+    removeTitle: (words: string) => `Delete “${words}”?`,
     removeHint: "What comes back from now on is judged without it. What was judged stays.",
   },
   audit: {
