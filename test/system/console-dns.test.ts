@@ -323,7 +323,7 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await inDialog().getByLabel("Name").fill("alias");
     await inDialog().getByLabel("Follows").fill("www");
     await inDialog().getByRole("button", { name: "Add an alias" }).click();
-    await expectToast(page, "alias follows from now on");
+    await expectToast(page, "alias was created");
     const shown = await answers("www.console.example.org", "A");
     await becomes("alias.console.example.org", "A", shown);
     await button("Change alias").click();
@@ -344,7 +344,7 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await inDialog().getByText("must be a whole number").waitFor();
     await inDialog().getByLabel("Members").fill("www\nns1.example.net.");
     await inDialog().getByRole("button", { name: "Add a pool" }).click();
-    await expectToast(page, "pool follows from now on");
+    await expectToast(page, "pool was created");
     await becomes("pool.console.example.org", "A", shown);
     await page.getByRole("button", { name: "Members: pool" }).click();
     await inDialog().getByRole("button", { name: "Drain: www.console.example.org" }).click();
@@ -377,7 +377,7 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     for (const name of ["alias", "pool"]) {
       await page.getByRole("button", { name: `Delete: ${name}` }).click();
       await inDialog().getByRole("button", { name: "Delete" }).click();
-      await expectToast(page, `${name} follows no more`);
+      await expectToast(page, `${name} was deleted`);
     }
     await becomes("alias.console.example.org", "A", []);
     await expectAccessible(page);
@@ -682,7 +682,7 @@ describe.skipIf(!hasBrowser)(`zones in the console${browserNote}`, () => {
     await rowOf("catalog.example.net").waitFor();
     await button("Delete: catalog.example.net").click();
     await inDialog().getByRole("button", { name: "Delete" }).click();
-    await expectToast(page, "was removed");
+    await expectToast(page, "catalog.example.net was deleted");
   });
 
   it("makes a policy feed, imports a list with progress, and a reseller with the licence activates it", async () => {

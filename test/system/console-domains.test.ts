@@ -174,7 +174,7 @@ describe.skipIf(!hasBrowser)(`sender domains in the console${browserNote}`, () =
     await dialog.getByLabel("TLS reports").check();
     await dialog.getByRole("button", { name: "Save" }).click();
     const facts = page.locator(".facts");
-    await facts.getByText("testing: failures are reported alone").waitFor();
+    await facts.getByText("testing: failures are only reported").waitFor();
     await facts.getByText("new keys every 90 days").waitFor();
     await facts.getByText("come here").waitFor();
     await page.getByText(`_smtp._tls.${DOMAIN}`).first().waitFor();

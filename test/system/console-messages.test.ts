@@ -56,7 +56,7 @@ describe.skipIf(!hasBrowser)(`messages in the console${browserNote}`, () => {
     await page.getByRole("searchbox").fill("reject+never@example.org");
     await page.getByRole("link", { name: "fine@example.org" }).waitFor({ state: "detached" });
     await page.getByRole("link", { name: "reject+never@example.org" }).click();
-    await page.getByText("Attempt 1: given up").waitFor();
+    await page.getByText("Attempt 1: bounced").waitFor();
     await visited.open("/mail/demo/messages?q=reject%2Bnever%40example.org");
     await page.getByRole("link", { name: "reject+never@example.org" }).waitFor();
     await page.getByRole("searchbox").fill("");
@@ -104,7 +104,7 @@ describe.skipIf(!hasBrowser)(`messages in the console${browserNote}`, () => {
       () => page.getByText("Attempt 3: delivered").count(),
       (count) => count === 1,
     );
-    expect(await page.getByText(/Attempt [12]: put off/).count()).toBe(2);
+    expect(await page.getByText(/Attempt [12]: deferred/).count()).toBe(2);
     await settled(page);
     await expectAccessible(page);
     await page.setViewportSize({ width: 360, height: 740 });

@@ -291,7 +291,7 @@ describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, () => {
       ]),
     );
     await page.getByRole("link", { name: "192.0.2.20" }).click();
-    await page.getByText("Day 3 of the plan: 123 of 400 sent, 40 deferred, 0 complaints.").waitFor();
+    await page.getByText("Day 3 of the plan: 123 of 400 sent; deferred: 40; complaints: 0.").waitFor();
     await page.getByText("Too many deferrals: it goes on at").waitFor();
     await page.getByRole("img", { name: "Planned and sent by day: gmail" }).waitFor();
     await expectAccessible(page);
@@ -376,6 +376,7 @@ describe.skipIf(!hasBrowser)(`the operator's pages${browserNote}`, () => {
     ]) {
       await page.getByRole("row").filter({ hasText: action! }).filter({ hasText: object! }).first().waitFor();
     }
+    await rowOf("user: add").getByText("role: Reseller; scope: demo").waitFor();
     await page.getByRole("searchbox").fill("maria");
     await page.waitForURL("**/operator/audit?actor=maria");
     // The rows of the wider search stay until the narrower one is answered.

@@ -1,4 +1,5 @@
-import { effect, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
+import { variantOf } from "./locale.ts";
 import { storedChoice } from "./stored-choice.ts";
 import type { Texts } from "./texts/en/index.ts";
 
@@ -10,6 +11,9 @@ export const language = storedChoice<Language>("language", (stored) => {
   const wanted = [stored, ...navigator.languages.map((tag) => tag.slice(0, 2))];
   return wanted.flatMap((tag) => LANGUAGES.filter((known) => known === tag))[0] ?? "en";
 });
+
+/** By which numbers and times are written: the browser's variant of the interface's language. */
+export const locale = computed(() => variantOf(language.value, navigator.languages));
 
 const dictionary = signal<Texts | undefined>(undefined);
 

@@ -3,7 +3,7 @@ import { axisLabel, type ChartTimes, tableLabel } from "../../../../services/con
 
 const seconds = (text: string) => new Date(text).getTime() / 1_000;
 const times = (from: string, to: string, timeZone: string, areUtcDays = false): ChartTimes => ({
-  ...{ language: "en-GB", from: seconds(from), to: seconds(to), areUtcDays, timeZone },
+  ...{ locale: "en-GB", from: seconds(from), to: seconds(to), areUtcDays, timeZone },
 });
 
 test.each(["Europe/Madrid", "America/New_York"])("no two hours read alike where clocks go back: %s", (timeZone) => {

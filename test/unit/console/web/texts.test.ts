@@ -1,6 +1,9 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { ZodObject } from "zod";
+import { makeConsoleEndpoints } from "../../../../services/console/app.ts";
+import type { ConsoleContext } from "../../../../services/console/context.ts";
 import { en } from "../../../../services/console/web/src/texts/en/index.ts";
 import { es } from "../../../../services/console/web/src/texts/es/index.ts";
 import { SENTENCES, type SentenceCode } from "../../../../services/core/sentences.ts";
@@ -78,6 +81,40 @@ describe("the console's texts", () => {
     expect([...english, ...spanish].filter((entry) => shown(entry).trim() === "").map(({ key }) => key)).toEqual([]);
   });
 
+  it.each([
+    ["en", en, english],
+    ["es", es, spanish],
+  ] as const)(
+    "ask before something is deleted by the word of the button that does it (%s)",
+    (_language, texts, entries) => {
+      const titles = entries.filter(({ key }) => /\.(removeTitle|removeRuleTitle|followers\.remove)$/.test(key));
+      expect(titles.length).toBeGreaterThan(15);
+      for (const title of titles) {
+        const own = entries.find(({ key }) => key !== title.key && key === title.key.replace(/\.\w+$/, ".remove"));
+        const [verb] = String(own?.text ?? texts.shell.remove).split(" ");
+        expect(shown(title).replace("¿", ""), title.key).toMatch(new RegExp(`^${verb} `));
+      }
+    },
+  );
+
+  it("say one of one", () => {
+    const told = [en, es].map(({ mail, dns }) => [
+      mail.guard.letGone("1"),
+      mail.judge.points("1"),
+      mail.webhooks.ofCampaigns("1"),
+      mail.webhooks.ofCampaigns("1, 2"),
+      mail.webhooks.failing("1"),
+      dns.followers.timeline("192.0.2.1", "1"),
+    ]);
+    expect(told).toEqual([
+      [
+        ...["1 recipient goes now", "1 point", "campaign 1", "campaigns 1, 2", "1 failure"],
+        "192.0.2.1: went down once",
+      ],
+      [...["1 destinatario sale ahora", "1 punto", "campaña 1", "campañas 1, 2", "1 fallo"], "192.0.2.1: cayó 1 vez"],
+    ]);
+  });
+
   it("have the same gaps in both languages", () => {
     const gaps = (entry: Entry) => ["7", "8", "9"].filter((filler) => shown(entry).includes(filler));
     const differing = english.filter(
@@ -112,5 +149,19 @@ describe("what the audit log tells", () => {
     expect(known.length).toBeGreaterThan(60);
     expect(known.filter(([thing, deed]) => !(thing! in things && deed! in deeds))).toEqual([]);
     expect(madeUp.filter((thing) => !(thing! in things))).toEqual([]);
+  });
+
+  it("has words for what it says of each change", () => {
+    const declared = makeConsoleEndpoints({ config: {}, clock: {} } as ConsoleContext);
+    const details = declared.flatMap(({ change, fields }) => {
+      const given =
+        fields instanceof ZodObject
+          ? Object.fromEntries(Object.keys(fields.shape).map((name) => [name, undefined]))
+          : {};
+      return change?.detail ? Object.keys(change.detail({ params: {}, fields: given })) : [];
+    });
+    const names = new Set([...details, ...["limit", "failures", "until"]]);
+    expect(names.size).toBeGreaterThan(40);
+    expect([...names].filter((name) => !(name in en.operator.audit.fields))).toEqual([]);
   });
 });

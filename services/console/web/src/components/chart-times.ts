@@ -1,6 +1,6 @@
 /** The times of a chart, and who reads them. */
 export interface ChartTimes {
-  readonly language: string;
+  readonly locale: string;
   /** The first and the last time, in seconds since 1970. */
   readonly from: number;
   readonly to: number;
@@ -14,23 +14,23 @@ const DAY_SECONDS = 86_400;
 
 /** Names a time below a chart: the time of day, over more than two days the date. @returns takes seconds since 1970 */
 export function axisLabel(times: ChartTimes): (seconds: number) => string {
-  const { language, from, to, areUtcDays, timeZone } = times;
+  const { locale, from, to, areUtcDays, timeZone } = times;
   if (areUtcDays || to - from > 2 * DAY_SECONDS) {
-    return formatBy(language, { day: "numeric", month: "short" }, areUtcDays ? "UTC" : timeZone);
+    return formatBy(locale, { day: "numeric", month: "short" }, areUtcDays ? "UTC" : timeZone);
   }
   const withZone = changesClocks(times) ? ({ timeZoneName: "short" } as const) : {};
-  return formatBy(language, { hour: "2-digit", minute: "2-digit", ...withZone }, timeZone);
+  return formatBy(locale, { hour: "2-digit", minute: "2-digit", ...withZone }, timeZone);
 }
 
 /** Names a time in the table of a chart. @returns takes seconds since 1970 */
 export function tableLabel(times: ChartTimes): (seconds: number) => string {
-  const { language, areUtcDays, timeZone } = times;
-  if (areUtcDays) return formatBy(language, { dateStyle: "medium" }, "UTC");
-  return formatBy(language, { dateStyle: "medium", timeStyle: changesClocks(times) ? "long" : "medium" }, timeZone);
+  const { locale, areUtcDays, timeZone } = times;
+  if (areUtcDays) return formatBy(locale, { dateStyle: "medium" }, "UTC");
+  return formatBy(locale, { dateStyle: "medium", timeStyle: changesClocks(times) ? "long" : "medium" }, timeZone);
 }
 
 /** Whether clocks are changed meanwhile, once in some days, so that an hour may be there twice: the zone tells which it is. */
-export function changesClocks({ from, to, areUtcDays, timeZone }: Omit<ChartTimes, "language">): boolean {
+export function changesClocks({ from, to, areUtcDays, timeZone }: Omit<ChartTimes, "locale">): boolean {
   const format = new Intl.DateTimeFormat("en", {
     timeZoneName: "short",
     ...(timeZone === undefined ? {} : { timeZone }),
@@ -40,7 +40,7 @@ export function changesClocks({ from, to, areUtcDays, timeZone }: Omit<ChartTime
   return !areUtcDays && zoneAt(from) !== zoneAt(to);
 }
 
-function formatBy(language: string, options: Intl.DateTimeFormatOptions, timeZone: string | undefined) {
-  const format = new Intl.DateTimeFormat(language, { ...options, ...(timeZone === undefined ? {} : { timeZone }) });
+function formatBy(locale: string, options: Intl.DateTimeFormatOptions, timeZone: string | undefined) {
+  const format = new Intl.DateTimeFormat(locale, { ...options, ...(timeZone === undefined ? {} : { timeZone }) });
   return (seconds: number) => format.format(seconds * 1_000);
 }

@@ -1,4 +1,4 @@
-import { formatTime } from "../../format.ts";
+import { formatNumber, formatTime } from "../../format.ts";
 import { texts } from "../../texts.ts";
 import type { PoolEvent, PoolState } from "./follower.ts";
 
@@ -19,7 +19,7 @@ export function PoolTimeline({ state }: { readonly state: PoolState }) {
       <figcaption class="hint">{words.history(formatTime(new Date(from).toISOString()))}</figcaption>
       {states.map(({ member, address, up, checked_since }) => {
         const own = history.filter((event) => event.member === member && event.address === address);
-        const label = words.timeline(address, own.filter((event) => !event.up).length);
+        const label = words.timeline(address, formatNumber(own.filter((event) => !event.up).length));
         return (
           <div key={`${member} ${address}`} class="pool-timeline-row">
             <span class="mono">{member === address ? address : `${member} ${address}`}</span>

@@ -14,6 +14,7 @@ import { formatNumber, formatTime } from "../../format.ts";
 import { request } from "../../http.ts";
 import { texts } from "../../texts.ts";
 import { instancePath, mailPage } from "../addresses.ts";
+import { eventReasonWords, eventWords } from "../event-words.ts";
 import { SourceDialog } from "../source-dialog.tsx";
 import {
   type Attempt,
@@ -221,15 +222,15 @@ function reportTitle({ kind }: ReturnedReport): string {
 const OUTCOME_TONES = { delivered: "good", deferred: "warn", bounced: "bad" } as const;
 
 function toAttemptEntry({ at, attempt, outcome, duration_ms, reason, reply, path }: Attempt): Entry {
-  const words = texts().mail.messages;
-  const reasons: Readonly<Record<string, string>> = texts().mail.bounceReasons;
+  const { mail } = texts();
+  const words = mail.messages;
   return {
     at,
     tone: OUTCOME_TONES[outcome],
     title: words.attempt(String(attempt), words.outcomes[outcome]),
     more: (
       <>
-        {reason !== "" && reason !== "undefined" && <span> {reasons[reason] ?? reason}</span>}
+        {reason !== "" && reason !== "undefined" && <span> {eventReasonWords(reason, mail)}</span>}
         <code class="said">{reply}</code>
         <span class="hint">
           {path === null ? words.noPath : describePath(path)} · {words.duration(formatNumber(duration_ms))}
@@ -252,33 +253,19 @@ function describePath({ exchanger, address, source, tls, cipher, certificate, po
     .join(" · ");
 }
 
-const EVENT_NAMES: Readonly<Record<string, keyof ReturnType<typeof texts>["mail"]["events"]>> = {
-  viewed: "vista",
-  clicked: "click",
-  "hard-bounce": "rebote_hard",
-  "soft-bounce": "rebote-soft",
-  unsubscribed: "desuscripcion",
-  converted: "conversion",
-  invalidated: "invalidacion",
-  "not-sent": "unknown",
-  revalidated: "revalidacion",
-  complained: "queja",
-};
 const BAD_EVENTS = new Set(["hard-bounce", "soft-bounce", "complained", "invalidated", "not-sent"]);
 
 function toEventEntry({ at, kind, machine, reason, words: said }: MessageEvent): Entry {
-  const { events, bounceReasons, contacts } = texts().mail;
-  const reasons: Readonly<Record<string, string>> = bounceReasons;
-  if (kind === "cancelled") return { at, tone: "quiet", title: texts().mail.messages.wasCancelled };
-  const name = EVENT_NAMES[kind];
+  const { mail } = texts();
+  if (kind === "cancelled") return { at, tone: "quiet", title: mail.messages.wasCancelled };
   return {
     at,
     tone: BAD_EVENTS.has(kind) ? "bad" : machine ? "quiet" : "good",
-    title: name === undefined ? kind : events[name],
+    title: eventWords(kind, mail),
     more: (
       <>
-        {machine && <span class="hint"> {contacts.byMachine}</span>}
-        {reason !== "" && <span> {reasons[reason] ?? reason}</span>}
+        {machine && <span class="hint"> {mail.contacts.byMachine}</span>}
+        {reason !== "" && <span> {eventReasonWords(reason, mail)}</span>}
         {said !== "" && <code class="said">{said}</code>}
       </>
     ),

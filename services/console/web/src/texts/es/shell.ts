@@ -11,7 +11,7 @@ export const shell: Texts["shell"] = {
   retry: "Reintentar",
   save: "Guardar",
   remove: "Eliminar",
-  removed: (name) => `Se borró ${name}`,
+  removed: (name) => `Se eliminó ${name}`,
   create: "Crear",
   edit: "Editar",
   actions: "Acciones",
