@@ -177,6 +177,8 @@ interface ReadEvidence {
   readonly replycode: number;
   readonly command: SmtpCommand | undefined;
   readonly unrouted: boolean;
+  /** The words are those of a refusal, and neither a command nor a status tells what it answers. */
+  readonly untold?: boolean;
   readonly gaveUp: boolean;
   readonly phrases: Phrases;
 }
@@ -201,11 +203,12 @@ function findReason(evidence: ReadEvidence): {
   readonly reason: BounceReason;
   readonly by: "words" | "status" | "code";
 } {
-  const { text, exit, context, status, replycode, unrouted, gaveUp } = evidence;
+  const { text, exit, context, status, replycode, command, unrouted, gaveUp } = evidence;
   const hasStatus = status !== undefined && isSpecific(status);
   const isCoarse = (exit ? COARSE_BESIDE_EXIT : WRITTEN_OVER).test(status ?? "");
   const byOwnStatus = hasStatus && !isCoarse ? reasonOfStatus(status) : undefined;
-  const asReply = unrouted ? { ...evidence, command: "rcpt" as const } : evidence;
+  const untold = replycode >= 500 && !command && (!status || isVague(status));
+  const asReply = unrouted ? { ...evidence, command: "rcpt" as const } : { ...evidence, untold };
   const words = exit?.words ?? text;
   const inText =
     reasonInCode(text, evidence) ??
@@ -255,8 +258,8 @@ function reasonIn(rules: readonly WordingRule[], words: string, evidence: ReadEv
 /** Shorter phrases ("message rejected") are said by many systems of many things: they only hint. */
 const CERTAIN_WEIGHT = 18;
 
-function appliesTo(rule: WordingRule, { status, command }: ReadEvidence): boolean {
-  if (rule.onlyAtRcpt && command !== "rcpt") {
+function appliesTo(rule: WordingRule, { status, command, untold }: ReadEvidence): boolean {
+  if (rule.onlyAtRcpt && command !== "rcpt" && !(rule.orUntold && untold)) {
     const aboutRecipient = status?.startsWith("5.1.") || (status === "5.7.1" && command !== "data");
     if (!aboutRecipient) return false;
   }

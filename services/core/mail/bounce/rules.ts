@@ -10,6 +10,7 @@ interface Patterns {
 interface Wording extends Patterns {
   readonly reason: string;
   readonly onlyAtRcpt?: boolean;
+  readonly orUntold?: boolean;
   readonly onlyStatus?: string;
   readonly unlessStatus?: string;
 }
@@ -83,6 +84,7 @@ const table = (name: string): unknown => load(`#config/bounces/${name}.json`);
 
 /**
  * `onlyAtRcpt`: the words count only in a reply to RCPT TO, or beside a status 5.1.x or, before the message, 5.7.1.
+ * `orUntold`: or in a refusal (5xx) of which neither a command nor a status tells what it answers.
  * `onlyStatus`: only beside a status that starts so.
  * `unlessStatus`: unless it is a reply to RCPT TO, they do not count beside a status that starts so.
  */
@@ -90,6 +92,7 @@ export interface WordingRule {
   readonly reason: BounceReason;
   readonly pattern: RegExp;
   readonly onlyAtRcpt: boolean;
+  readonly orUntold: boolean;
   readonly onlyStatus: string | undefined;
   readonly unlessStatus: string | undefined;
 }
@@ -259,6 +262,7 @@ function wordingRule(rule: Wording): WordingRule {
     reason: rule.reason as BounceReason,
     pattern: anyOf(rule.patterns),
     onlyAtRcpt: rule.onlyAtRcpt ?? false,
+    orUntold: rule.orUntold ?? false,
     onlyStatus: rule.onlyStatus,
     unlessStatus: rule.unlessStatus,
   };

@@ -52,7 +52,11 @@ describe("unknown users", () => {
     ["said at RCPT TO", "550 user unknown (in reply to RCPT TO command)", null, true],
     ["confirmed by the status", "550 user unknown", "5.1.1", true],
     ["repeated with the address", "550 <jane@example.org>... User unknown", null, true],
-    ["said at a place that is not known", "550 unknown user", "5.0.0", false],
+    ["said by a relay that tells no more", "550 unknown user", "5.0.0", true],
+    ["said by a relay that tells no status either", "550 No such user here", null, true],
+    ["said for now", "450 unknown user", "5.0.0", false],
+    ["said with a status for something else", "550 unknown user", "5.2.0", false],
+    ["words that a policy has as well (RFC 5321 section 4.2.3)", "550 mailbox unavailable", "5.0.0", false],
     ["said after the message: a filter", "550 user unknown (in reply to end of DATA command)", null, false],
     ["contradicted by the status", "550 <jane@example.org>... User unknown", "5.2.1", false],
   ])("%s", (_, text, status, hard) => {
@@ -60,11 +64,16 @@ describe("unknown users", () => {
   });
 });
 
+test("what stands around a refusal is none of its words", () => {
+  const context = "It was refused, or there is no such user.";
+  expect(classifyBounce({ text: "550 5.0.0 no", context }).hard).toBe(false);
+});
+
 describe("unknown users of a system that could not route the address itself", () => {
   test.each([
     ["its own words", "jane: no user by that name here", true],
     ["a local delivery", "mailbox /var/mail/jane has wrong uid (0 != 1000)", false],
-    ["a reply", "host mx.example.net [192.0.2.7]: 550 unknown user", false],
+    ["a reply", "host mx.example.net [192.0.2.7]: 550 mailbox unavailable", false],
     ["a stage of a session", "error from remote mail server after end of data: no such user", false],
   ])("%s", (_, text, hard) => {
     expect(classifyBounce({ text, status: "5.0.0", unrouted: true }).hard).toBe(hard);

@@ -29,7 +29,7 @@ describe.each(["wordings", "exits", "hints"] as const)("%s", (table) => {
     });
 
     test.each(rule.samples)("%s", (text) => {
-      const command = "onlyAtRcpt" in rule ? "rcpt" : undefined;
+      const command = "onlyAtRcpt" in rule && !("orUntold" in rule) ? "rcpt" : undefined;
       const status = findEnhancedStatuses(text)[0];
       expect(bounceRules()[table][rule.index]?.pattern.test(comparable(text))).toBe(true);
       expect(classifyBounce({ text, status, command }).reason).toBe(rule.reason);
