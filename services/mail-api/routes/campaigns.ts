@@ -150,7 +150,7 @@ function apikeyEndpoints({ db, keyRing }: MailServices): AnyEndpoint<MailCaller>
       path: "/campania_apikey",
       summary: "Set the key of a campaign of type api",
       fields: z.object({ numid: z.int(), apikey }),
-      queryFields: true,
+      queryFields: ["numid"],
       reply: apikeyReply,
       act: async ({ caller, fields }) => {
         await setCampaignApikey(db, keyRing, { instanceId: caller.instance.id, numid: fields.numid }, fields.apikey);

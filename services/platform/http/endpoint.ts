@@ -86,12 +86,12 @@ export interface Endpoint<
   readonly fields?: Fields;
   /** Where the body goes: `json` (the default) into `fields`, `text` into `text`, `stream` is left unread. */
   readonly input?: "json" | "text" | "stream";
-  /** Media type of a body that is no JSON, for the OpenAPI document. */
+  /** Media type of a body that is no JSON, for the OpenAPI document; one of any type may be none. */
   readonly bodyType?: string;
-  /** A JSON body that `input: "text"` takes as well, for the OpenAPI document. */
+  /** A JSON body that is taken in the place of another one, for the OpenAPI document. */
   readonly jsonBody?: ZodType;
-  /** Fields may come in the query string; unless said, what the dialect says of GET and DELETE. */
-  readonly queryFields?: boolean;
+  /** The only fields that may come in the query string; unless said, what the dialect says of GET and DELETE. */
+  readonly queryFields?: readonly string[];
   /** JSON nulls count as missing, but for those that this claims. */
   readonly keepsNull?: (path: readonly (string | number)[]) => boolean;
   readonly reply: Reply;
@@ -125,13 +125,14 @@ export interface Door<Caller> {
   readonly endpoints: readonly AnyEndpoint<Caller>[];
 }
 
-/** Whether an operation's fields may come in the query string; beside a body that is no JSON they come nowhere else. */
+/** Whether a field of an operation may come in the query string; beside a body that is no JSON it comes nowhere else. */
 export function takesQuery<Caller>(
   { input, method, queryFields }: AnyEndpoint<Caller>,
   dialect: Pick<Dialect<Caller>, "queryFields">,
+  field: string,
 ): boolean {
   if (input === "text" || input === "stream") return true;
-  return queryFields ?? (dialect.queryFields && (method === "GET" || method === "DELETE"));
+  return queryFields?.includes(field) ?? (dialect.queryFields && (method === "GET" || method === "DELETE"));
 }
 
 /** Declares an endpoint, inferring its types from its schemas. */

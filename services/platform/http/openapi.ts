@@ -1,4 +1,4 @@
-import { ZodObject, type ZodType, z } from "zod";
+import { ZodObject, type ZodRawShape, type ZodType, z } from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import { packageVersion } from "../package-folder.ts";
 import type { Dialect } from "./dialect.ts";
@@ -70,14 +70,13 @@ function describeOperation<Caller>(
     description: why,
     content: { "application/json": { schema: refusal }, [PROBLEM_TYPE]: { schema: problemJson } },
   });
-  const body = requestBody(declared);
-  const inQuery = takesQuery(declared, dialect);
+  const body = requestBody(declared, dialect);
   return {
     summary: declared.summary,
     ...(declared.open ? { security: [] } : {}),
     requestParams: {
       path: declared.params ?? pathParameters(declared.path),
-      ...(inQuery && declared.fields instanceof ZodObject ? { query: declared.fields } : {}),
+      ...(declared.fields instanceof ZodObject ? { query: queryFields(declared, dialect) } : {}),
     },
     ...body,
     responses: {
@@ -101,18 +100,50 @@ function describeOperation<Caller>(
   };
 }
 
-function requestBody<Caller>(declared: AnyEndpoint<Caller>): Pick<ZodOpenApiOperationObject, "requestBody"> {
-  const { input, method, bodyType, jsonBody } = declared;
-  if (input === "text") {
-    const json = jsonBody && { "application/json": { schema: jsonBody } };
-    return { requestBody: { content: { [bodyType ?? "text/plain"]: { schema: z.string() }, ...json } } };
+/** The fields that may come in the query string: optional where the body may have them instead. */
+function queryFields<Caller>(declared: AnyEndpoint<Caller>, dialect: Dialect<Caller>): ZodObject {
+  const { shape } = declared.fields as ZodObject;
+  const taken = Object.keys(shape).filter((name) => takesQuery(declared, dialect, name));
+  return z.object(isJson(declared) ? optional(shape, taken) : shape);
+}
+
+function optional(shape: ZodRawShape, names: readonly string[]): ZodRawShape {
+  return Object.fromEntries(names.map((name) => [name, optionalField(shape[name] as ZodType)]));
+}
+
+function optionalField(field: ZodType): ZodType {
+  if (field.safeParse(undefined).success) return field;
+  const { description } = field;
+  return description === undefined ? field.optional() : field.optional().meta({ description });
+}
+
+function isJson({ input = "json" }: Pick<AnyEndpoint<never>, "input">): boolean {
+  return input === "json";
+}
+
+function requestBody<Caller>(
+  declared: AnyEndpoint<Caller>,
+  dialect: Dialect<Caller>,
+): Pick<ZodOpenApiOperationObject, "requestBody"> {
+  const { input, method, bodyType = input === "text" ? "text/plain" : "multipart/form-data", jsonBody } = declared;
+  if (!isJson(declared)) {
+    if (input === "stream" && method === "GET") return {};
+    const schema = input === "text" ? z.string() : z.unknown();
+    const content = { [bodyType]: { schema }, ...jsonContent(jsonBody) };
+    return { requestBody: { required: bodyType !== "*/*", content } };
   }
-  if (input === "stream") {
-    if (method === "GET") return {};
-    return { requestBody: { content: { [bodyType ?? "multipart/form-data"]: { schema: z.unknown() } } } };
-  }
-  if (!declared.fields) return {};
-  return { requestBody: { content: { "application/json": { schema: declared.fields as ZodType } } } };
+  const fields: ZodType | undefined = declared.fields;
+  if (!fields) return {};
+  const rest =
+    fields instanceof ZodObject
+      ? fields.safeExtend(queryFields(declared, dialect).shape as typeof fields.shape)
+      : fields;
+  const required = !rest.safeParse({}).success;
+  return { requestBody: { required, content: jsonContent(declared.queryFields ? rest : fields) } };
+}
+
+function jsonContent(schema: ZodType | undefined) {
+  return schema ? { "application/json": { schema } } : {};
 }
 
 function pathParameters(path: string): ZodObject {

@@ -231,7 +231,7 @@ const making: MakeEndpoints = (context) => [
     }),
     admit: async (caller, octets) =>
       context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
-    queryFields: true,
+    queryFields: ["rrsets"],
     reply: zoneJson,
     replyStatus: 201,
     act: async ({ caller, sharer, fields }) => {

@@ -51,6 +51,38 @@ describe("the body of an operation", () => {
   });
 });
 
+describe("what an operation needs", () => {
+  const named = z.object({ numid: z.int().meta({ description: "whose" }), apikey: z.string() });
+  test.each([
+    ["POST", { fields: named }, true, ["numid", "apikey"], {}],
+    ["POST", { fields: named.partial() }, false, undefined, {}],
+    ["PUT", { fields: named.partial().refine(({ numid }) => numid !== undefined) }, true, undefined, {}],
+    // Where body and query stand in for each other, neither is needed.
+    ["GET", { fields: named }, false, ["numid", "apikey"], { numid: undefined, apikey: undefined }],
+    ["DELETE", { fields: named, queryFields: [] }, true, ["numid", "apikey"], {}],
+    ["POST", { fields: named, queryFields: ["numid"] }, true, ["apikey"], { numid: undefined }],
+    [
+      "POST",
+      { fields: named, queryFields: ["numid", "apikey"] },
+      false,
+      undefined,
+      { numid: undefined, apikey: undefined },
+    ],
+    ["PUT", { fields: named, input: "text" }, true, undefined, { numid: true, apikey: true }],
+    ["PUT", { input: "stream", bodyType: "*/*" }, false, undefined, {}],
+  ] as const)("%s, case %#", (method, declared, isNeeded, ofBody, ofQuery) => {
+    const { requestBody, parameters } = operationOf({ ...base, method, path: "/a", ...declared } as AnyEndpoint<null>);
+    expect(requestBody?.required).toBe(isNeeded);
+    expect(Object.values(requestBody?.content ?? {})[0]!.schema.required).toEqual(ofBody);
+    expect(Object.fromEntries(parameters.map(({ name, required }) => [name, required]))).toEqual(ofQuery);
+  });
+
+  test("a field that may come in the query keeps its description", () => {
+    const { parameters } = operationOf({ ...base, method: "GET", path: "/a", fields: named });
+    expect(parameters[0]).toMatchObject({ name: "numid", description: "whose" });
+  });
+});
+
 test("an operation is named by its method and path", () => {
   const { paths } = makeOpenapi({ dialect, endpoints: [{ ...base, method: "GET", path: "/zone_file/:domain" }] });
   expect(paths!["/v1/zone_file/{domain}"]!.get!.operationId).toBe("getZoneFileDomain");
@@ -74,7 +106,11 @@ test("a body of text may be JSON as well", () => {
 
 interface Operation {
   readonly responses: object;
-  readonly requestBody?: { readonly content: object };
+  readonly parameters: readonly { readonly name: string; readonly required?: boolean }[];
+  readonly requestBody?: {
+    readonly required?: boolean;
+    readonly content: Readonly<Record<string, { readonly schema: { readonly required?: readonly string[] } }>>;
+  };
 }
 
 function operationOf(declared: AnyEndpoint<null>): Operation {
