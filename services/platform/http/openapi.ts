@@ -16,6 +16,7 @@ export function makeOpenapi<Caller>(
   if (otherDoor) Object.assign(paths, describePaths(otherDoor, "OtherRefusal", securityOf(otherDoor.dialect)));
   return createDocument({
     openapi: "3.1.0",
+    servers: [{ url: "/" }],
     info: { title: dialect.title, version: packageVersion, description: dialect.description },
     components: {
       securitySchemes: Object.fromEntries(

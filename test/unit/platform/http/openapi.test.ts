@@ -83,6 +83,10 @@ describe("what an operation needs", () => {
   });
 });
 
+test("paths count from the root of the server that has the document", () => {
+  expect(makeOpenapi({ dialect, endpoints: [] }).servers).toEqual([{ url: "/" }]);
+});
+
 test("an operation is named by its method and path", () => {
   const { paths } = makeOpenapi({ dialect, endpoints: [{ ...base, method: "GET", path: "/zone_file/:domain" }] });
   expect(paths!["/v1/zone_file/{domain}"]!.get!.operationId).toBe("getZoneFileDomain");
