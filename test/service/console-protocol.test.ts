@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ZodString } from "zod";
 import { makeConsoleEndpoints } from "../../services/console/app.ts";
 import type { ConsoleContext } from "../../services/console/context.ts";
 import { guard } from "../../services/console/endpoint.ts";
@@ -68,6 +69,12 @@ describe("the OpenAPI document", () => {
 });
 
 describe("every operation", () => {
+  test("that answers with text says of which type", () => {
+    const ofText = endpoints().filter(({ reply }) => reply instanceof ZodString);
+    expect(ofText.length).toBeGreaterThan(5);
+    for (const { replyType, path } of ofText) expect(replyType, path).toBeDefined();
+  });
+
   test("that changes something says what, and those that read do not", () => {
     for (const declared of endpoints()) {
       expect(() => guard({} as ConsoleContext, declared)).not.toThrow();

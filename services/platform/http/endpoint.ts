@@ -97,6 +97,8 @@ export interface Endpoint<
   readonly reply: Reply;
   /** Media type of the reply where that is not JSON, for the OpenAPI document. */
   readonly replyType?: string;
+  /** A JSON reply for those whose Accept asks for it, in the place of one of `replyType`, for the OpenAPI document. */
+  readonly jsonReply?: ZodType;
   /** Of what is done, unless it is 200; 204 has no body. */
   readonly replyStatus?: 201 | 204;
   /**

@@ -84,7 +84,10 @@ function describeOperation<Caller>(
       [`${declared.replyStatus ?? 200}`]: {
         description: "Done",
         ...(declared.replyStatus !== 204 && {
-          content: { [declared.replyType ?? "application/json"]: { schema: declared.reply as ZodType } },
+          content: {
+            [declared.replyType ?? "application/json"]: { schema: declared.reply as ZodType },
+            ...jsonContent(declared.jsonReply),
+          },
         }),
       },
       "400": refused("A field is missing or wrong, or the data does not allow it"),

@@ -136,6 +136,7 @@ const reading: MakeEndpoints = ({ db }) => [
     params: zoneParam,
     reply: z.string(),
     replyType: "text/plain",
+    jsonReply: z.object({ zone: z.string() }),
     act: async ({ caller, sharer, params: { zone_id: domain }, headers }) => {
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;

@@ -37,6 +37,17 @@ describe("what an operation may answer", () => {
   });
 });
 
+test("a reply of another type may be JSON as well", () => {
+  const { responses } = operationOf({
+    ...{ ...base, method: "GET", path: "/a", reply: z.string(), replyType: "text/plain" },
+    jsonReply: z.object({ zone: z.string() }),
+  });
+  expect(responses["200"]!.content).toMatchObject({
+    "text/plain": { schema: { type: "string" } },
+    "application/json": { schema: { properties: { zone: { type: "string" } } } },
+  });
+});
+
 describe("the body of an operation", () => {
   test.each([
     ["text", "POST", undefined, ["text/plain"]],
@@ -109,7 +120,7 @@ test("a body of text may be JSON as well", () => {
 });
 
 interface Operation {
-  readonly responses: object;
+  readonly responses: Readonly<Record<string, { readonly content?: object }>>;
   readonly parameters: readonly { readonly name: string; readonly required?: boolean }[];
   readonly requestBody?: {
     readonly required?: boolean;
