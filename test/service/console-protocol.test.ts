@@ -51,6 +51,21 @@ describe("the OpenAPI document", () => {
     expect((await callApi("GET", `${palomar.url}/docs`, {})).body).toContain("/admin/v1/session");
   });
 
+  test("takes HTTP Basic or a session, and its CSRF token for what changes something", async () => {
+    const { body } = await callApi("GET", `${palomar.url}/openapi.json`, {});
+    expect(body.components.securitySchemes).toEqual({
+      Basic: { type: "http", scheme: "basic" },
+      Session: { type: "apiKey", in: "cookie", name: "palomar_session" },
+      "X-CSRF-Token": { type: "apiKey", in: "header", name: "X-CSRF-Token" },
+    });
+    const securityOf = (path: string, method: string) => body.paths[`/admin/v1${path}`][method].security;
+    const changing = [{ Basic: [] }, { Session: [], "X-CSRF-Token": [] }];
+    expect(securityOf("/nodes", "get")).toEqual([{ Basic: [] }, { Session: [] }]);
+    expect(securityOf("/mail/{instance}/invalidar/{email}", "get")).toEqual(changing);
+    expect(securityOf("/users", "post")).toEqual(changing);
+    expect(securityOf("/session", "post")).toEqual([]);
+  });
+
   test("describes refusals as they are", async () => {
     const { body } = await callApi("GET", `${palomar.url}/openapi.json`, {});
     const { properties, required = [] } = body.components.schemas.Refusal;

@@ -4,7 +4,7 @@ import type { ZodObject, ZodRawShape, ZodType, z } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
 import type { Aside } from "../fair-turns.ts";
-import type { Dialect } from "./dialect.ts";
+import type { Credentials, Dialect } from "./dialect.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 
@@ -82,6 +82,8 @@ export interface Endpoint<
   readonly summary: string;
   /** Needs no credentials. */
   readonly open?: boolean;
+  /** The ways to say who calls where they are not those of the dialect, for the OpenAPI document. */
+  readonly credentials?: readonly Credentials[];
   readonly params?: ZodObject<Params>;
   readonly fields?: Fields;
   /** Where the body goes: `json` (the default) into `fields`, `text` into `text`, `stream` is left unread. */

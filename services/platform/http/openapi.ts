@@ -1,7 +1,7 @@
 import { ZodObject, type ZodRawShape, type ZodType, z } from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import { packageVersion } from "../package-folder.ts";
-import type { Dialect } from "./dialect.ts";
+import type { Credentials, Dialect } from "./dialect.ts";
 import { type AnyEndpoint, type Door, takesQuery } from "./endpoint.ts";
 import { PROBLEM_TYPE, problemJson } from "./problem.ts";
 
@@ -12,35 +12,24 @@ export function makeOpenapi<Caller>(
   { dialect, endpoints }: Door<Caller>,
   otherDoor?: Door<Caller> | undefined,
 ): OpenapiDocument {
-  const paths = describePaths({ dialect, endpoints }, "Refusal");
-  if (otherDoor) Object.assign(paths, describePaths(otherDoor, "OtherRefusal", securityOf(otherDoor.dialect)));
+  const doors = [{ dialect, endpoints }, ...(otherDoor ? [otherDoor] : [])];
+  const paths = doors.map((door, at) => describePaths(door, at === 0 ? "Refusal" : "OtherRefusal"));
   return createDocument({
     openapi: "3.1.0",
     servers: [{ url: "/" }],
     info: { title: dialect.title, version: packageVersion, description: dialect.description },
     components: {
-      securitySchemes: Object.fromEntries(
-        [...dialect.credentialHeaders, ...(otherDoor?.dialect.credentialHeaders ?? [])].map((name) => [
-          name,
-          { type: "apiKey", in: "header", name },
-        ]),
-      ),
+      securitySchemes: Object.assign({}, ...doors.flatMap(credentialsOf)),
     },
-    security: securityOf(dialect),
-    paths,
+    paths: Object.assign({}, ...paths),
   });
 }
 
-function securityOf<Caller>({ credentialHeaders }: Dialect<Caller>) {
-  return [Object.fromEntries(credentialHeaders.map((name) => [name, []]))];
+function credentialsOf<Caller>({ dialect, endpoints }: Door<Caller>): Credentials[] {
+  return [...dialect.credentials, ...endpoints.flatMap(({ credentials = [] }) => credentials)];
 }
 
-/** @param security where it is not that of the whole document */
-function describePaths<Caller>(
-  { dialect, endpoints }: Door<Caller>,
-  refusalId: string,
-  security?: ReturnType<typeof securityOf>,
-): ZodOpenApiPathsObject {
+function describePaths<Caller>({ dialect, endpoints }: Door<Caller>, refusalId: string): ZodOpenApiPathsObject {
   const paths: ZodOpenApiPathsObject = {};
   const refusal = refusalSchema(dialect, refusalId);
   for (const declared of endpoints) {
@@ -50,10 +39,13 @@ function describePaths<Caller>(
       operationId: operationId(method, declared.path),
       ...describeOperation(dialect, declared, refusal),
     };
-    const own = security && !declared.open ? { security } : {};
-    paths[path] = { ...paths[path], [method]: { ...own, ...operation } };
+    paths[path] = { ...paths[path], [method]: operation };
   }
   return paths;
+}
+
+function requirement(credentials: Credentials): Record<string, string[]> {
+  return Object.fromEntries(Object.keys(credentials).map((name) => [name, []]));
 }
 
 /** What generated clients call their functions: `getZoneFileDomain` of `GET /zone_file/:domain`. */
@@ -74,7 +66,7 @@ function describeOperation<Caller>(
   const body = requestBody(declared, dialect);
   return {
     summary: declared.summary,
-    ...(declared.open ? { security: [] } : {}),
+    security: declared.open ? [] : (declared.credentials ?? dialect.credentials).map(requirement),
     requestParams: {
       path: declared.params ?? pathParameters(declared.path),
       ...(declared.fields instanceof ZodObject ? { query: queryFields(declared, dialect) } : {}),

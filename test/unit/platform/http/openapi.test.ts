@@ -2,15 +2,15 @@ import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { forbidden } from "../../../../services/core/refusal.ts";
 import { ok, refuse } from "../../../../services/core/result.ts";
-import { type Dialect, statusOf } from "../../../../services/platform/http/dialect.ts";
-import { type AnyEndpoint, endpoint } from "../../../../services/platform/http/endpoint.ts";
+import { type Dialect, inHeaders, statusOf } from "../../../../services/platform/http/dialect.ts";
+import { type AnyEndpoint, type Door, endpoint } from "../../../../services/platform/http/endpoint.ts";
 import { makeOpenapi } from "../../../../services/platform/http/openapi.ts";
 
 const dialect: Dialect<null> = {
   title: "Test",
   description: "",
   base: "/v1",
-  credentialHeaders: ["Authorization"],
+  credentials: [inHeaders("Authorization", "Reseller"), inHeaders("Authorization")],
   queryFields: true,
   authenticate: async () => refuse({ kind: "unauthenticated" }),
   callerKey: () => "",
@@ -45,6 +45,31 @@ test("a reply of another type may be JSON as well", () => {
   expect(responses["200"]!.content).toMatchObject({
     "text/plain": { schema: { type: "string" } },
     "application/json": { schema: { properties: { zone: { type: "string" } } } },
+  });
+});
+
+describe("credentials", () => {
+  const basic = { type: "http", scheme: "basic" } as const;
+  const securityOf = (declared: object, otherDoor?: Door<null>) => {
+    const endpoints = [{ ...base, method: "GET", path: "/a", ...declared }] as AnyEndpoint<null>[];
+    const { paths, components } = makeOpenapi({ dialect, endpoints }, otherDoor);
+    return [Object.values(paths ?? {}).map(({ get }) => get?.security), components?.securitySchemes];
+  };
+  const authorization = { type: "apiKey", in: "header", name: "Authorization" };
+  const reseller = { type: "apiKey", in: "header", name: "Reseller" };
+  const schemes = { Authorization: authorization, Reseller: reseller };
+
+  test("are any of those that an API takes, or that an operation does", () => {
+    expect(securityOf({})).toEqual([[[{ Authorization: [], Reseller: [] }, { Authorization: [] }]], schemes]);
+    expect(securityOf({ open: true })).toEqual([[[]], schemes]);
+    const credentials = [{ Basic: basic }];
+    expect(securityOf({ credentials })).toEqual([[[{ Basic: [] }]], { ...schemes, Basic: basic }]);
+  });
+
+  test("are those of its own for each of two APIs in one document", () => {
+    const other = { ...dialect, base: "/other", credentials: [inHeaders("X-API-Key")] };
+    const endpoints = [{ ...base, method: "GET" as const, path: "/a" }];
+    expect(securityOf({ open: true }, { dialect: other, endpoints })[0]).toEqual([[], [{ "X-API-Key": [] }]]);
   });
 });
 

@@ -38,7 +38,7 @@ beforeAll(async () => {
       title: "Routing",
       description: "",
       base: "/v1",
-      credentialHeaders: [],
+      credentials: [],
       queryFields: false,
       authenticate: async () => ok(undefined),
       callerKey: () => "",
