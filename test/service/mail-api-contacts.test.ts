@@ -118,6 +118,9 @@ describe("credentials", () => {
       Object.values(methods as object).map(({ operationId }) => operationId),
     );
     expect(new Set(names).size).toBe(declared.length);
+    const form = document.body.paths["/v1/envio/send_one_form"].post.requestBody.content["multipart/form-data"].schema;
+    expect(form.required).toEqual(["campana_id", "contacto"]);
+    expect(Object.keys(form.properties)).toEqual(expect.arrayContaining(["html_url", "attach1", "attach2"]));
     // Patterns that only JavaScript's `u` flag understands make the document invalid for readers of other languages.
     expect(JSON.stringify(document.body)).not.toMatch(/\\\\p\{/);
     expect((await api.north.call("GET", "/docs", undefined, { Authorization: "" })).status).toBe(200);

@@ -23,7 +23,16 @@ import {
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 import { batchEndpoints } from "./sending-batch.ts";
-import { manyInline, manyUri, oneForm, oneInline, oneUri, type SendingFields, sentReply } from "./sending-fields.ts";
+import {
+  manyInline,
+  manyUri,
+  oneForm,
+  oneFormWithFiles,
+  oneInline,
+  oneUri,
+  type SendingFields,
+  sentReply,
+} from "./sending-fields.ts";
 import { readForm } from "./sending-form.ts";
 import { readReuse, readSend, type SendParts } from "./sending-request.ts";
 
@@ -80,6 +89,7 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
       path: "/envio/send_one_form",
       summary: "Send a web page with attached files to one contact: a multipart form",
       input: "stream",
+      form: oneFormWithFiles,
       reply: sentReply,
       act: async ({ caller, headers, clientAddress, incoming, aside }) => {
         const form = await aside(() => readForm(incoming, services.config.apiBodyLimitOctets));

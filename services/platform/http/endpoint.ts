@@ -90,6 +90,8 @@ export interface Endpoint<
   readonly input?: "json" | "text" | "stream";
   /** Media type of a body that is no JSON, for the OpenAPI document; one of any type may be none. */
   readonly bodyType?: string;
+  /** Fields and files of the form that `input: "stream"` is, for the OpenAPI document. */
+  readonly form?: ZodObject;
   /** A JSON body that is taken in the place of another one, for the OpenAPI document. */
   readonly jsonBody?: ZodType;
   /** The only fields that may come in the query string; unless said, what the dialect says of GET and DELETE. */

@@ -121,10 +121,10 @@ function requestBody<Caller>(
   declared: AnyEndpoint<Caller>,
   dialect: Dialect<Caller>,
 ): Pick<ZodOpenApiOperationObject, "requestBody"> {
-  const { input, method, bodyType = input === "text" ? "text/plain" : "multipart/form-data", jsonBody } = declared;
+  const { input, method, form, bodyType = form ? "multipart/form-data" : "text/plain", jsonBody } = declared;
   if (!isJson(declared)) {
     if (input === "stream" && method === "GET") return {};
-    const schema = input === "text" ? z.string() : z.unknown();
+    const schema = form ?? (bodyType === "*/*" ? z.unknown() : z.string());
     const content = { [bodyType]: { schema }, ...jsonContent(jsonBody) };
     return { requestBody: { required: bodyType !== "*/*", content } };
   }

@@ -77,7 +77,6 @@ describe("the body of an operation", () => {
   test.each([
     ["text", "POST", undefined, ["text/plain"]],
     ["text", "PUT", "text/dns", ["text/dns"]],
-    ["stream", "POST", undefined, ["multipart/form-data"]],
     ["stream", "POST", "*/*", ["*/*"]],
     ["stream", "GET", undefined, []],
   ] as const)("%s of %s, said to be %s", (input, method, bodyType, types) => {
@@ -121,6 +120,17 @@ describe("what an operation needs", () => {
 
 test("paths count from the root of the server that has the document", () => {
   expect(makeOpenapi({ dialect, endpoints: [] }).servers).toEqual([{ url: "/" }]);
+});
+
+test("a form has its fields and files", () => {
+  const form = z.object({ campana_id: z.string(), attach1: z.file().optional() });
+  const { requestBody } = operationOf({ ...base, method: "POST", path: "/a", input: "stream", form });
+  const { schema } = requestBody!.content["multipart/form-data"]!;
+  expect(requestBody!.required).toBe(true);
+  expect(schema).toMatchObject({
+    properties: { campana_id: { type: "string" }, attach1: { type: "string", format: "binary" } },
+    required: ["campana_id"],
+  });
 });
 
 test("an operation is named by its method and path", () => {
