@@ -121,8 +121,17 @@ describe("credentials", () => {
     const form = document.body.paths["/v1/envio/send_one_form"].post.requestBody.content["multipart/form-data"].schema;
     expect(form.required).toEqual(["campana_id", "contacto"]);
     expect(Object.keys(form.properties)).toEqual(expect.arrayContaining(["html_url", "attach1", "attach2"]));
-    // Patterns that only JavaScript's `u` flag understands make the document invalid for readers of other languages.
-    expect(JSON.stringify(document.body)).not.toMatch(/\\\\p\{/);
+    const parametersOf = (path: string, method: string) => document.body.paths[path][method].parameters;
+    const pattern = new RegExp(parametersOf("/v1/ver_eventos", "get")[0].schema.pattern);
+    const forms = ["2026-11-20_12:00:00", "2026-11-20T12:00:00", "", "2026-11-20", "2026-11-20 12:00:00"];
+    expect(forms.map((form) => pattern.test(form))).toEqual([true, true, false, false, false]);
+    for (const operation of ["one_uri", "one_inline", "one_form", "many_uri", "many_inline"]) {
+      expect(parametersOf(`/v1/envio/send_${operation}`, "post")).toMatchObject([
+        { in: "header", name: "Idempotency-Key" },
+      ]);
+    }
+    // Patterns that only JavaScript understands make the document invalid for readers of other languages.
+    expect(JSON.stringify(document.body)).not.toMatch(/\\\\p\{|\(\?[!<]/);
     expect((await api.north.call("GET", "/docs", undefined, { Authorization: "" })).status).toBe(200);
   });
 });

@@ -86,6 +86,8 @@ export interface Endpoint<
   readonly credentials?: readonly Credentials[];
   readonly params?: ZodObject<Params>;
   readonly fields?: Fields;
+  /** Header fields that it heeds, beside those of its credentials, for the OpenAPI document. */
+  readonly headerFields?: ZodObject;
   /** Where the body goes: `json` (the default) into `fields`, `text` into `text`, `stream` is left unread. */
   readonly input?: "json" | "text" | "stream";
   /** Media type of a body that is no JSON, for the OpenAPI document; one of any type may be none. */

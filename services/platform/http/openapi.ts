@@ -69,6 +69,7 @@ function describeOperation<Caller>(
     security: declared.open ? [] : (declared.credentials ?? dialect.credentials).map(requirement),
     requestParams: {
       path: declared.params ?? pathParameters(declared.path),
+      ...(declared.headerFields ? { header: declared.headerFields } : {}),
       ...(declared.fields instanceof ZodObject ? { query: queryFields(declared, dialect) } : {}),
     },
     ...body,

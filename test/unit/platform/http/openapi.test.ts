@@ -112,6 +112,12 @@ describe("what an operation needs", () => {
     expect(Object.fromEntries(parameters.map(({ name, required }) => [name, required]))).toEqual(ofQuery);
   });
 
+  test("a header field that it heeds is a parameter", () => {
+    const headerFields = z.object({ "Idempotency-Key": z.string().optional() });
+    const { parameters } = operationOf({ ...base, method: "POST", path: "/a", headerFields });
+    expect(parameters).toMatchObject([{ in: "header", name: "Idempotency-Key" }]);
+  });
+
   test("a field that may come in the query keeps its description", () => {
     const { parameters } = operationOf({ ...base, method: "GET", path: "/a", fields: named });
     expect(parameters[0]).toMatchObject({ name: "numid", description: "whose" });
