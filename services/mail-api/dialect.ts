@@ -34,7 +34,7 @@ export function makeMailDialect({ db, keyRing, clock }: DialectTools): Dialect<M
   return {
     title: "Palomar mail API",
     description:
-      "Contacts, campaigns, sending, groups, filters, global variables, whitelist and events of one instance. Fields of GET and DELETE come in a JSON body or in the query string. `Idempotency-Key` counts for the operations that send, and is ignored by all others.",
+      "Contacts, campaigns, sending, groups, filters, global variables, whitelist and events of one instance. Fields of GET and DELETE come in a JSON body or in the query string. A trailing slash is optional on every path. `Idempotency-Key` counts for the operations that send, and is ignored by all others.",
     base: "/v1",
     credentials: [inHeaders("Authorization")],
     queryFields: true,
