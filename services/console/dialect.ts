@@ -1,13 +1,13 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import { type Dialect, statusOf } from "../platform/http/dialect.ts";
+import { type Credentials, type Dialect, inHeaders, statusOf } from "../platform/http/dialect.ts";
 import { findSession, type SessionLifetime } from "../store/console/sessions.ts";
 import type { AdminCaller } from "./caller.ts";
 import type { ConsoleContext } from "./context.ts";
 import { refusalBody, refusalJson } from "./refusal-body.ts";
 import { refusalText } from "./refusal-text.ts";
-import { csrfTokenMatches, csrfTokenOf, hashSessionToken, readSessionToken } from "./session-cookie.ts";
+import { csrfTokenMatches, csrfTokenOf, hashSessionToken, readSessionToken, SESSION_COOKIE } from "./session-cookie.ts";
 
 const DESCRIPTION =
   "What the console does, for its pages and for operators' tools. Credentials: the session cookie of POST " +
@@ -19,7 +19,7 @@ export function makeAdminDialect(context: ConsoleContext): Dialect<AdminCaller> 
     title: "Palomar console API",
     description: DESCRIPTION,
     base: "/admin/v1",
-    credentialHeaders: ["Authorization"],
+    credentials: [BASIC, SESSION],
     queryFields: true,
     authenticate: (headers, address) =>
       headers.authorization === undefined
@@ -35,6 +35,11 @@ export function makeAdminDialect(context: ConsoleContext): Dialect<AdminCaller> 
     },
   };
 }
+
+const BASIC: Credentials = { Basic: { type: "http", scheme: "basic" } };
+const SESSION: Credentials = { Session: { type: "apiKey", in: "cookie", name: SESSION_COOKIE } };
+/** Of what changes something. */
+export const CREDENTIALS_OF_CHANGES: readonly Credentials[] = [BASIC, { ...SESSION, ...inHeaders("X-CSRF-Token") }];
 
 export const BASIC_CHALLENGE = 'Basic realm="Palomar", charset="UTF-8"';
 

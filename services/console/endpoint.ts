@@ -5,6 +5,7 @@ import { type AnyEndpoint, type Endpoint, RawReply, type Request } from "../plat
 import { beginAudit, settleAudit, withdrawAudit } from "../store/console/audit.ts";
 import { type AdminCaller, scopeOfRequest } from "./caller.ts";
 import type { ConsoleContext } from "./context.ts";
+import { CREDENTIALS_OF_CHANGES } from "./dialect.ts";
 import { problem } from "./problems.ts";
 
 /** What the audit log says of a change. */
@@ -59,6 +60,7 @@ export function guard(context: ConsoleContext, declared: ConsoleEndpoint): AnyEn
   const { change } = declared;
   return {
     ...declared,
+    credentials: CREDENTIALS_OF_CHANGES,
     authorise: (caller) => csrfProblem(caller) ?? declared.authorise?.(caller),
     act: change === null ? declared.act : (request) => actAudited(context, { ...declared, change }, request),
   };

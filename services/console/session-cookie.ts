@@ -2,13 +2,14 @@ import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { TLSSocket } from "node:tls";
 
-const COOKIE = "palomar_session";
+/** The cookie that has the session token. */
+export const SESSION_COOKIE = "palomar_session";
 
 /** The session token that a request carries. */
 export function readSessionToken(headers: IncomingHttpHeaders): string | undefined {
   for (const pair of (headers.cookie ?? "").split(";")) {
     const [name, value] = pair.trim().split("=", 2);
-    if (name === COOKIE && value !== undefined && /^[A-Za-z0-9_-]{43}$/.test(value)) return value;
+    if (name === SESSION_COOKIE && value !== undefined && /^[A-Za-z0-9_-]{43}$/.test(value)) return value;
   }
   return undefined;
 }
@@ -16,7 +17,7 @@ export function readSessionToken(headers: IncomingHttpHeaders): string | undefin
 /** A Set-Cookie field: out of reach of scripts and of other sites, and of plain HTTP where the visitor used TLS. */
 export function sessionCookie(token: string, maxAgeSeconds: number, overTls: boolean): string {
   const secure = overTls ? "; Secure" : "";
-  return `${COOKIE}=${token}; Path=/; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Strict${secure}`;
+  return `${SESSION_COOKIE}=${token}; Path=/; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Strict${secure}`;
 }
 
 export function endedSessionCookie(overTls: boolean): string {

@@ -4,7 +4,7 @@ import { delegationTokenOf, readDelegationToken } from "../core/delegation-token
 import { type Refusal, sentenceOf } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import { TOKEN_PREFIX } from "../operations/dns/tokens.ts";
-import { type Dialect, makeAttemptDigest, readAuthorization, statusOf } from "../platform/http/dialect.ts";
+import { type Dialect, inHeaders, makeAttemptDigest, readAuthorization, statusOf } from "../platform/http/dialect.ts";
 import { SharedLookups } from "../platform/lookups/shared-lookups.ts";
 import { type DnsCaller, findDelegatedDnsCaller, findDnsCaller } from "../store/dns/dns-callers.ts";
 import type { DnsApiContext } from "./context.ts";
@@ -22,7 +22,7 @@ export function makeDialect(context: DialectTools): Dialect<DnsCaller> {
     title: "Palomar DNS API",
     description: DESCRIPTION,
     base: "/api/v1",
-    credentialHeaders: ["Authorization", "Reseller"],
+    credentials: [inHeaders("Authorization", "Reseller"), inHeaders("Authorization")],
     queryFields: true,
     judgedFields: ZONE_FIELDS,
     authenticate: (headers, clientAddress) => authenticate(context, { headers, clientAddress, lookups }),

@@ -4,7 +4,7 @@ import { delegationTokenOf, readDelegationToken } from "../core/delegation-token
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { SentenceCode } from "../core/sentences.ts";
-import { type Dialect, makeAttemptDigest, readAuthorization, statusOf } from "../platform/http/dialect.ts";
+import { type Dialect, inHeaders, makeAttemptDigest, readAuthorization, statusOf } from "../platform/http/dialect.ts";
 import {
   findInstanceByKey,
   findInstanceByName,
@@ -34,9 +34,9 @@ export function makeMailDialect({ db, keyRing, clock }: DialectTools): Dialect<M
   return {
     title: "Palomar mail API",
     description:
-      "Contacts, campaigns, sending, groups, filters, global variables, whitelist and events of one instance. Fields of GET and DELETE come in a JSON body or in the query string. `Idempotency-Key` counts for the operations that send, and is ignored by all others.",
+      "Contacts, campaigns, sending, groups, filters, global variables, whitelist and events of one instance. Fields of GET and DELETE come in a JSON body or in the query string. A trailing slash is optional on every path. `Idempotency-Key` counts for the operations that send, and is ignored by all others.",
     base: "/v1",
-    credentialHeaders: ["Authorization"],
+    credentials: [inHeaders("Authorization")],
     queryFields: true,
     judgedFields: ADDRESS_FIELDS,
     async authenticate(headers) {

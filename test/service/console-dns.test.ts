@@ -419,6 +419,9 @@ describe("zones", () => {
       body: { msg: "the history does not reach back to serial 7" },
     });
     expect((await rollback(10)).body).toEqual({ serial: 10 });
+    const { paths } = (await callApi("GET", `${palomar.url}/openapi.json`, {})).body;
+    const { responses } = paths["/admin/v1/resellers/{id}/zones/{domain}/rollback"].post;
+    expect(Object.keys(responses["200"].content["application/json"].schema.properties)).toEqual(["serial", "warnings"]);
     expect((await one.call("GET", "/audit?limit=9")).body.audit).toContainEqual(
       expect.objectContaining({
         actor: "acme",

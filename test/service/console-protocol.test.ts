@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ZodString } from "zod";
 import { makeConsoleEndpoints } from "../../services/console/app.ts";
 import type { ConsoleContext } from "../../services/console/context.ts";
 import { guard } from "../../services/console/endpoint.ts";
@@ -50,6 +51,21 @@ describe("the OpenAPI document", () => {
     expect((await callApi("GET", `${palomar.url}/docs`, {})).body).toContain("/admin/v1/session");
   });
 
+  test("takes HTTP Basic or a session, and its CSRF token for what changes something", async () => {
+    const { body } = await callApi("GET", `${palomar.url}/openapi.json`, {});
+    expect(body.components.securitySchemes).toEqual({
+      Basic: { type: "http", scheme: "basic" },
+      Session: { type: "apiKey", in: "cookie", name: "palomar_session" },
+      "X-CSRF-Token": { type: "apiKey", in: "header", name: "X-CSRF-Token" },
+    });
+    const securityOf = (path: string, method: string) => body.paths[`/admin/v1${path}`][method].security;
+    const changing = [{ Basic: [] }, { Session: [], "X-CSRF-Token": [] }];
+    expect(securityOf("/nodes", "get")).toEqual([{ Basic: [] }, { Session: [] }]);
+    expect(securityOf("/mail/{instance}/invalidar/{email}", "get")).toEqual(changing);
+    expect(securityOf("/users", "post")).toEqual(changing);
+    expect(securityOf("/session", "post")).toEqual([]);
+  });
+
   test("describes refusals as they are", async () => {
     const { body } = await callApi("GET", `${palomar.url}/openapi.json`, {});
     const { properties, required = [] } = body.components.schemas.Refusal;
@@ -68,6 +84,12 @@ describe("the OpenAPI document", () => {
 });
 
 describe("every operation", () => {
+  test("that answers with text says of which type", () => {
+    const ofText = endpoints().filter(({ reply }) => reply instanceof ZodString);
+    expect(ofText.length).toBeGreaterThan(5);
+    for (const { replyType, path } of ofText) expect(replyType, path).toBeDefined();
+  });
+
   test("that changes something says what, and those that read do not", () => {
     for (const declared of endpoints()) {
       expect(() => guard({} as ConsoleContext, declared)).not.toThrow();

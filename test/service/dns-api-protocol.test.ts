@@ -260,6 +260,15 @@ describe("the OpenAPI document", () => {
       "type",
       "value",
     ]);
+    const rollover = body.paths["/api/v1/dnssec/{domain}/rollover"].post.requestBody;
+    expect(rollover).toMatchObject({
+      required: true,
+      content: { "application/json": { schema: { anyOf: [{ required: ["role"] }, { required: ["algorithm"] }] } } },
+    });
+    const rollOver = (fields?: object) => api.call("POST", "/api/v1/dnssec/example.org/rollover", fields);
+    for (const none of [undefined, {}, { role: null }]) {
+      expect(await rollOver(none)).toMatchObject({ status: 400, body: { msg: "missing field: role" } });
+    }
     expect(body.paths["/api/v1/zone_file/{domain}"].get.responses["200"].content).toHaveProperty("text/dns");
   });
 

@@ -159,6 +159,10 @@ describe("campania_apikey", () => {
     const inQuery = await api.north.call("POST", `/v1/campania_apikey?numid=${numid}`, { apikey: "clave-nueva-2" });
     expect(inQuery.body).toEqual({ status: "ok", numid, camp_apikey: "clave-nueva-2" });
 
+    // A key in a URL would stand in access logs.
+    const path = `/v1/campania_apikey?numid=${numid}&apikey=clave-nueva-3`;
+    expect(await api.north.call("POST", path)).toMatchObject({ status: 400, body: { on: "falta apikey" } });
+
     const login = (key: string) =>
       authenticateCampaign(api.db, "north", numid, hashApiKey(api.keyRing, "campaign", key));
     expect(await login("clave-nueva-2")).toMatchObject({ numid, instanceId: api.north.id });

@@ -102,6 +102,8 @@ describe("cantidad_eventos", () => {
     [{}, "falta fechahora_desde"],
     [{ fechahora_desde: "2024-01-01_00:00:00" }, "falta fechahora_hasta"],
     [{ fechahora_desde: "2024-01-01", fechahora_hasta: "2024-01-01_00:00:00" }, "fechahora_desde invalido"],
+    [{ fechahora_desde: "", fechahora_hasta: "2024-01-01_00:00:00" }, "fechahora_desde invalido"],
+    [{ fechahora_desde: "0000-01-01_00:00:00", fechahora_hasta: "2024-01-01_00:00:00" }, "fechahora_desde invalido"],
     [{ fechahora_desde: "2024-02-30_00:00:00", fechahora_hasta: "2024-03-01_00:00:00" }, "fechahora_desde invalido"],
     [{ fechahora_desde: "2024-01-01_00:00:00", fechahora_hasta: 5 }, "fechahora_hasta invalido"],
     [{ fechahora_desde: "2024-01-02_00:00:00", fechahora_hasta: "2024-01-01_00:00:00" }, "fechahora_desde invalido"],

@@ -96,6 +96,9 @@ describe("PowerDNS's API", () => {
       `www.${zone}\t300\tIN\tA\t192.0.2.1\n`,
     ];
     expect(file.body).toBe(lines.join(""));
+    const accept = { "X-API-Key": ACME, Accept: "application/json" };
+    const asJson = await callApi("GET", `${api.url}/api/v1/servers/localhost/zones/${zone}/export`, accept);
+    expect(asJson.body).toEqual({ zone: lines.join("") });
     expect((await pdns("PUT", `/localhost/zones/${zone}`, { kind: "Master" })).status).toBe(204);
     expect((await pdns("GET", `/localhost/zones/${zone}`)).body.kind).toBe("Master");
     expect(

@@ -50,6 +50,7 @@ export const makeSandboxEndpoints: MakeConsoleEndpoints = ({ db }) => [
     authorise: areaOf(),
     params: z.object({ id: z.string().regex(/^[1-9]\d{0,14}$/, "whole-number") }),
     reply: z.string(),
+    replyType: "message/rfc822",
     act: async ({ params }) => {
       const octets = await readSandboxMessage(db, Number(params.id));
       return octets ? ok(new RawReply("message/rfc822", octets)) : refuse(problem("no-such-message"));

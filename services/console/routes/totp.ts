@@ -53,7 +53,7 @@ export const makeTotpEndpoints: MakeConsoleEndpoints = ({ db, keyRing, clock, si
       path: "/totp",
       summary: "Turn one-time codes off, and end the other sessions",
       change: change("totp.turn-off"),
-      queryFields: false,
+      queryFields: [],
       fields: password,
       reply: z.object({ totp: z.literal(false) }),
       act: async ({ caller, fields, clientAddress: address }) => {

@@ -87,6 +87,7 @@ const previewAndRollback: MakeConsoleEndpoints = (context) => [
     params: zoneParam,
     input: "stream",
     bodyType: "text/dns",
+    jsonBody: z.looseObject({}).meta({ description: "as POST /zone_preview of the DNS API takes it" }),
     change: null,
     reply: z.object({
       at_serial: z.int().meta({ description: "of the zone that was looked at" }),
@@ -113,7 +114,7 @@ const previewAndRollback: MakeConsoleEndpoints = (context) => [
       object: ({ params }) => params.domain,
       detail: ({ fields }) => fields,
     },
-    reply: z.object({ serial: z.int() }),
+    reply: z.object({ serial: z.int(), warnings }),
     act: async (request) => passToZone(context, request, "zone_rollback", request.fields),
   }),
 ];

@@ -10,8 +10,8 @@ export function formatTimestamp(moment: Date, timeZone: string): string {
 }
 
 const TIMESTAMP_LENGTH = "2026-11-20T12:00:00".length;
-/** The calendar has no year 0. */
-const TIMESTAMP = /^(?!0000)(\d{4}-\d\d-\d\d)[_T](\d\d:\d\d:\d\d)$/;
+/** The form of what {@link parseTimestamp} reads; the OpenAPI document has it, so nothing that only JavaScript knows. */
+export const TIMESTAMP_FORM = /^(\d{4}-\d\d-\d\d)[_T](\d\d:\d\d:\d\d)$/;
 
 /**
  * Reads `2026-11-20_12:00:00` or `2026-11-20T12:00:00` as an end of a period that both its ends belong to.
@@ -20,8 +20,9 @@ const TIMESTAMP = /^(?!0000)(\d{4}-\d\d-\d\d)[_T](\d\d:\d\d:\d\d)$/;
  * @returns undefined when it is neither, or no time of the calendar
  */
 export function parseTimestamp(text: string, timeZone: string, end: "first" | "last" = "first"): Date | undefined {
-  const [, date, time] = TIMESTAMP.exec(text) ?? [];
-  const wallMs = date === undefined || time === undefined ? undefined : wallClockMs(date, time);
+  const [, date = "", time = ""] = TIMESTAMP_FORM.exec(text) ?? [];
+  // The calendar has no year 0.
+  const wallMs = date.startsWith("0000") ? undefined : wallClockMs(date, time);
   if (wallMs === undefined) return undefined;
   // The offset is that of a day before or of a day after, unless the clocks change twice within two days.
   const before = wallMs - offsetMs(wallMs - MS_PER_DAY, timeZone);

@@ -4,7 +4,7 @@ import { type Refusal, sentenceOf } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { SentenceCode } from "../../core/sentences.ts";
 import { TOKEN_PREFIX } from "../../operations/dns/tokens.ts";
-import { type Dialect, makeAttemptDigest, statusOf } from "../../platform/http/dialect.ts";
+import { type Dialect, inHeaders, makeAttemptDigest, statusOf } from "../../platform/http/dialect.ts";
 import { SharedLookups } from "../../platform/lookups/shared-lookups.ts";
 import { type DnsCaller, findCallerByKey } from "../../store/dns/dns-callers.ts";
 import type { DnsApiContext } from "../context.ts";
@@ -20,7 +20,7 @@ export function makePowerdnsDialect(
     title: "PowerDNS-compatible API",
     description: "",
     base: "/api/v1/servers",
-    credentialHeaders: ["X-API-Key"],
+    credentials: [inHeaders("X-API-Key")],
     jsonType: "application/json",
     queryFields: true,
     authenticate: (headers, clientAddress) => authenticate(context, { headers, clientAddress, lookups }),

@@ -4,8 +4,8 @@ import { SIGNING_ALGORITHMS } from "../../core/dns/dnssec/algorithm.ts";
 import { type BindKey, parseBindKey } from "../../core/dns/dnssec/bind-key-file.ts";
 import { DENIALS } from "../../core/dns/dnssec/denial.ts";
 import { KEY_ROLES } from "../../core/dns/dnssec/dnskey.ts";
-import { missingField, type Refusal } from "../../core/refusal.ts";
-import { ok, type Result, refuse } from "../../core/result.ts";
+import type { Refusal } from "../../core/refusal.ts";
+import { ok, type Result } from "../../core/result.ts";
 import {
   checkParentDs,
   confirmDsGone,
@@ -133,14 +133,17 @@ const keyChanges: MakeEndpoints = (context) => [
     path: "/dnssec/:domain/rollover",
     summary: "Replace the keys of a role, or all of them by those of another algorithm",
     params: domainParam,
-    fields: z.object({ role: role.optional(), algorithm: algorithm.optional() }),
+    fields: z
+      .object({ role: role.optional(), algorithm: algorithm.optional() })
+      .refine((given) => given.role !== undefined || given.algorithm !== undefined, { path: ["role"] })
+      .meta({ anyOf: [{ required: ["role"] }, { required: ["algorithm"] }] }),
     reply: signingReply,
     act: ({ caller, params: { domain }, fields }) =>
       changeSigning(context, caller, domain, async (target) => {
         if (fields.algorithm !== undefined) {
           return enableSigning(context.db, target, { algorithm: fields.algorithm });
         }
-        return fields.role ? rollOverRole(context.db, target, fields.role) : refuse(missingField("role"));
+        return rollOverRole(context.db, target, fields.role!);
       }),
   }),
 ];

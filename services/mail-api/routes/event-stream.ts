@@ -9,7 +9,7 @@ import type { MailCaller } from "../dialect.ts";
 import type { EventStreams, StreamRequest } from "../event-streams.ts";
 import type { MailServices } from "../services.ts";
 
-const LAST_EVENT_ID = "last-event-id";
+const lastEventId = z.string().regex(/^\d{1,15}$/);
 
 /** Events as they happen, with why and how. */
 export function eventStreamEndpoints({ db }: MailServices, streams: EventStreams): AnyEndpoint<MailCaller>[] {
@@ -24,14 +24,17 @@ export function eventStreamEndpoints({ db }: MailServices, streams: EventStreams
         campana_id: z.int().positive().optional().meta({ description: "only of this campaign" }),
         desde: z.int().min(0).optional().meta({ description: "as Last-Event-ID" }),
       }),
+      headerFields: z.object({
+        "Last-Event-ID": lastEventId.optional().meta({ description: "the last event that was had" }),
+      }),
       reply: z.string(),
       replyType: "text/event-stream",
       act: async ({ caller, fields, headers }) => {
         const names = (fields.eventos ?? "").split(",").filter((name) => name !== "");
         const kinds = readToldKinds(names);
         if (!kinds.ok) return refuse(invalidField("eventos", "no-event-kind", { kind: kinds.error }));
-        const given = headers[LAST_EVENT_ID];
-        if (given !== undefined && !/^\d{1,15}$/.test(String(given))) {
+        const given = headers["last-event-id"];
+        if (given !== undefined && !lastEventId.safeParse(given).success) {
           return refuse(invalidField("Last-Event-ID", "whole-number"));
         }
         const { campana_id, desde } = fields;

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { EVENT_NAMES } from "../../core/mail/event-kind.ts";
-import { formatTimestamp, parseTimestamp } from "../../core/mail/timestamps.ts";
+import { formatTimestamp, parseTimestamp, TIMESTAMP_FORM } from "../../core/mail/timestamps.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
@@ -9,7 +9,11 @@ import { type ListedEvent, readEventPage } from "../../store/mail/events/event-p
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 
-const periodFields = z.object({ fechahora_desde: z.string(), fechahora_hasta: z.string() });
+const timestamp = z.string().regex(TIMESTAMP_FORM, "no-timestamp");
+const periodFields = z.object({
+  fechahora_desde: timestamp.meta({ description: "`YYYY-MM-DD_hh:mm:ss` (or with `T`) in the instance's time zone" }),
+  fechahora_hasta: timestamp.meta({ description: "as `fechahora_desde`; this second belongs to the period, too" }),
+});
 
 const eventJson = z.object({
   evento: z.string(),

@@ -64,6 +64,14 @@ export const oneForm = z.object({
   ...uri,
 });
 
+const file = z.file().optional();
+
+/** The form with its files, of which there may be more than those that have a name here. */
+export const oneFormWithFiles = oneForm.extend({
+  attach1: file,
+  attach2: file.meta({ description: `and so on: \`attach\` with one or two digits, up to ${MOST_ATTACHMENTS} files` }),
+});
+
 export const sentReply = z.object({ status: z.literal("ok"), sent: z.int(), eeid: z.string() });
 
 /** The fields of any of the operations, as far as they are told apart only by what is there. */

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
-import type { z } from "zod";
+import { z } from "zod";
 import { conflict, invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { sentence } from "../../core/sentences.ts";
@@ -23,7 +23,16 @@ import {
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 import { batchEndpoints } from "./sending-batch.ts";
-import { manyInline, manyUri, oneForm, oneInline, oneUri, type SendingFields, sentReply } from "./sending-fields.ts";
+import {
+  manyInline,
+  manyUri,
+  oneForm,
+  oneFormWithFiles,
+  oneInline,
+  oneUri,
+  type SendingFields,
+  sentReply,
+} from "./sending-fields.ts";
 import { readForm } from "./sending-form.ts";
 import { readReuse, readSend, type SendParts } from "./sending-request.ts";
 
@@ -50,6 +59,12 @@ interface Sending {
   readonly fetching: FairTurns;
 }
 
+const idempotencyKey = z
+  .string()
+  .regex(/^[\x20-\x7e]{1,255}$/)
+  .meta({ description: "for 24 hours the same call under the same key sends nothing more, and gets the first answer" });
+const headerFields = z.object({ "Idempotency-Key": idempotencyKey.optional() });
+
 /** Pages are up to 5 MiB and may come slowly. */
 const FETCHING: TurnLimits = { atOnce: 64, perClient: 32, own: 2 };
 const MANY_CALLS = { mostWaiting: 1_000, retryAfterSeconds: 5 };
@@ -65,8 +80,9 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
   const declare = (operation: string, summary: string, fields: z.ZodType<SendingFields>) =>
     endpoint({
       method: "POST",
-      path: `/envio/${operation}`,
+      path: `/envio/${operation}/`,
       summary,
+      headerFields,
       fields,
       reply: sentReply,
       act: ({ caller, fields, headers, clientAddress, aside }: SendingCall) =>
@@ -77,9 +93,11 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
     declare("send_one_inline", "Send HTML to one contact", oneInline),
     endpoint({
       method: "POST",
-      path: "/envio/send_one_form",
+      path: "/envio/send_one_form/",
       summary: "Send a web page with attached files to one contact: a multipart form",
+      headerFields,
       input: "stream",
+      form: oneFormWithFiles,
       reply: sentReply,
       act: async ({ caller, headers, clientAddress, incoming, aside }) => {
         const form = await aside(() => readForm(incoming, services.config.apiBodyLimitOctets));
@@ -210,8 +228,6 @@ function toReply({ sent, eeid }: Pick<SentReply, "sent" | "eeid">): SentReply {
   return { status: "ok", sent, eeid };
 }
 
-const IDEMPOTENCY_KEY = /^[\x20-\x7e]{1,255}$/;
-
 function readIdempotencyKey({
   operation,
   caller,
@@ -219,9 +235,10 @@ function readIdempotencyKey({
   fields,
   files = [],
 }: Call): Result<IdempotentCall | undefined, Refusal> {
-  const key = headers["idempotency-key"];
-  if (key === undefined) return ok(undefined);
-  if (typeof key !== "string" || !IDEMPOTENCY_KEY.test(key)) {
+  const given = headers["idempotency-key"];
+  if (given === undefined) return ok(undefined);
+  const { data: key } = idempotencyKey.safeParse(given);
+  if (key === undefined) {
     return refuse(invalidField("Idempotency-Key", "printable-characters", { least: 1, most: 255 }));
   }
   const bodyHash = createHash("sha256").update(JSON.stringify([operation, fields]));

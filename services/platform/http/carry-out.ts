@@ -89,11 +89,7 @@ function judgeInput<Caller>(
   const params = declared.params ? validateFields(declared.params, cleanParams.value) : ok({});
   if (!params.ok) return params;
   if (declared.input === "stream" || declared.input === "text") {
-    const cleaned = cleanFields(
-      withQuery(declared as AnyEndpoint<never>, {}, asked.query),
-      keepsNull,
-      dialect.judgedFields,
-    );
+    const cleaned = cleanFields(withQuery(declared, dialect, {}, asked.query), keepsNull, dialect.judgedFields);
     if (!cleaned.ok) return cleaned;
     const fields = declared.fields ? validateFields(declared.fields, cleaned.value) : ok(undefined);
     if (!fields.ok) return fields;
@@ -103,8 +99,7 @@ function judgeInput<Caller>(
   }
   const body = parseJsonBody(asked.body);
   if (!body.ok) return body;
-  const fromQuery = takesQuery(declared, dialect);
-  const raw = fromQuery ? withQuery(declared as AnyEndpoint<never>, body.value, asked.query) : body.value;
+  const raw = withQuery(declared, dialect, body.value, asked.query);
   const cleaned = cleanFields(raw, keepsNull, dialect.judgedFields);
   if (!cleaned.ok) return cleaned;
   const fields = declared.fields ? validateFields(declared.fields, cleaned.value) : ok(undefined);
@@ -115,11 +110,16 @@ function judgeInput<Caller>(
  * Fields of the query string stand in where the body has none, or null. Everything is text there, so digits are read as a
  * number where the schema wants one; in a body a number must be a JSON number.
  */
-function withQuery(declared: AnyEndpoint<never>, body: unknown, query: ParsedUrlQuery): unknown {
+function withQuery<Caller>(
+  declared: AnyEndpoint<Caller>,
+  dialect: Pick<Dialect<Caller>, "queryFields">,
+  body: unknown,
+  query: ParsedUrlQuery,
+): unknown {
   if (body === null || typeof body !== "object" || Array.isArray(body)) return body;
   const fields: Record<string, unknown> = { ...body };
   for (const [key, given] of Object.entries(query)) {
-    if ((fields[key] ?? null) !== null) continue;
+    if ((fields[key] ?? null) !== null || !takesQuery(declared, dialect, key)) continue;
     const value = Array.isArray(given) ? given[0]! : given!;
     fields[key] = /^\d{1,16}$/.test(value) && isNumberField(declared.fields, key) ? Number(value) : value;
   }

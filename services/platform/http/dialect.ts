@@ -11,8 +11,8 @@ export interface Dialect<Caller> {
   readonly description: string;
   /** Path prefix of every endpoint, such as `/api/v1`. */
   readonly base: string;
-  /** Header fields that carry credentials, for the OpenAPI document. */
-  readonly credentialHeaders: readonly string[];
+  /** The ways to say who calls, for the OpenAPI document. */
+  readonly credentials: readonly Credentials[];
   /** Content-Type of JSON where a client of this API wants nothing but its media type, without a charset. */
   readonly jsonType?: string;
   /** Fields of GET and DELETE may come in the query string. */
@@ -31,6 +31,19 @@ export interface Dialect<Caller> {
   toHttp(refusal: Refusal): HttpRefusal;
   /** What the bodies of refusals have, where it is not the same for all of them. */
   readonly refusal?: ZodObject;
+}
+
+/** What a request has to say who sends it, all of it together: security schemes of OpenAPI by their names. */
+export type Credentials = Readonly<Record<string, SecurityScheme>>;
+
+/** As OpenAPI 3.1 §4.8.27 has it. */
+type SecurityScheme =
+  | { readonly type: "apiKey"; readonly in: "header" | "cookie"; readonly name: string }
+  | { readonly type: "http"; readonly scheme: "basic" };
+
+/** Credentials that are header fields. */
+export function inHeaders(...names: readonly string[]): Credentials {
+  return Object.fromEntries(names.map((name) => [name, { type: "apiKey", in: "header", name }]));
 }
 
 export interface HttpRefusal {

@@ -4,7 +4,7 @@ import type { ZodObject, ZodRawShape, ZodType, z } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import type { Result } from "../../core/result.ts";
 import type { Aside } from "../fair-turns.ts";
-import type { Dialect } from "./dialect.ts";
+import type { Credentials, Dialect } from "./dialect.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 
@@ -75,28 +75,36 @@ export interface Endpoint<
 > {
   readonly method: Method;
   /**
-   * Relative to the API's base, parameters as `:name`, a last `*name` takes the rest; without a trailing slash (one is
-   * always accepted).
+   * Relative to the API's base, parameters as `:name`, a last `*name` takes the rest; with a trailing slash where it is
+   * specified with one (either form is always accepted).
    */
   readonly path: string;
   readonly summary: string;
   /** Needs no credentials. */
   readonly open?: boolean;
+  /** The ways to say who calls where they are not those of the dialect, for the OpenAPI document. */
+  readonly credentials?: readonly Credentials[];
   readonly params?: ZodObject<Params>;
   readonly fields?: Fields;
+  /** Header fields that it heeds, beside those of its credentials, for the OpenAPI document. */
+  readonly headerFields?: ZodObject;
   /** Where the body goes: `json` (the default) into `fields`, `text` into `text`, `stream` is left unread. */
   readonly input?: "json" | "text" | "stream";
-  /** Media type of a body that is no JSON, for the OpenAPI document. */
+  /** Media type of a body that is no JSON, for the OpenAPI document; one of any type may be none. */
   readonly bodyType?: string;
-  /** A JSON body that `input: "text"` takes as well, for the OpenAPI document. */
+  /** Fields and files of the form that `input: "stream"` is, for the OpenAPI document. */
+  readonly form?: ZodObject;
+  /** A JSON body that is taken in the place of another one, for the OpenAPI document. */
   readonly jsonBody?: ZodType;
-  /** Fields may come in the query string; unless said, what the dialect says of GET and DELETE. */
-  readonly queryFields?: boolean;
+  /** The only fields that may come in the query string; unless said, what the dialect says of GET and DELETE. */
+  readonly queryFields?: readonly string[];
   /** JSON nulls count as missing, but for those that this claims. */
   readonly keepsNull?: (path: readonly (string | number)[]) => boolean;
   readonly reply: Reply;
   /** Media type of the reply where that is not JSON, for the OpenAPI document. */
   readonly replyType?: string;
+  /** A JSON reply for those whose Accept asks for it, in the place of one of `replyType`, for the OpenAPI document. */
+  readonly jsonReply?: ZodType;
   /** Of what is done, unless it is 200; 204 has no body. */
   readonly replyStatus?: 201 | 204;
   /**
@@ -125,13 +133,14 @@ export interface Door<Caller> {
   readonly endpoints: readonly AnyEndpoint<Caller>[];
 }
 
-/** Whether an operation's fields may come in the query string; beside a body that is no JSON they come nowhere else. */
+/** Whether a field of an operation may come in the query string; beside a body that is no JSON it comes nowhere else. */
 export function takesQuery<Caller>(
   { input, method, queryFields }: AnyEndpoint<Caller>,
   dialect: Pick<Dialect<Caller>, "queryFields">,
+  field: string,
 ): boolean {
   if (input === "text" || input === "stream") return true;
-  return queryFields ?? (dialect.queryFields && (method === "GET" || method === "DELETE"));
+  return queryFields?.includes(field) ?? (dialect.queryFields && (method === "GET" || method === "DELETE"));
 }
 
 /** Declares an endpoint, inferring its types from its schemas. */

@@ -1,7 +1,7 @@
-import { ZodObject, type ZodType, z } from "zod";
+import { ZodObject, type ZodRawShape, type ZodType, z } from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import { packageVersion } from "../package-folder.ts";
-import type { Dialect } from "./dialect.ts";
+import type { Credentials, Dialect } from "./dialect.ts";
 import { type AnyEndpoint, type Door, takesQuery } from "./endpoint.ts";
 import { PROBLEM_TYPE, problemJson } from "./problem.ts";
 
@@ -12,34 +12,24 @@ export function makeOpenapi<Caller>(
   { dialect, endpoints }: Door<Caller>,
   otherDoor?: Door<Caller> | undefined,
 ): OpenapiDocument {
-  const paths = describePaths({ dialect, endpoints }, "Refusal");
-  if (otherDoor) Object.assign(paths, describePaths(otherDoor, "OtherRefusal", securityOf(otherDoor.dialect)));
+  const doors = [{ dialect, endpoints }, ...(otherDoor ? [otherDoor] : [])];
+  const paths = doors.map((door, at) => describePaths(door, at === 0 ? "Refusal" : "OtherRefusal"));
   return createDocument({
     openapi: "3.1.0",
+    servers: [{ url: "/" }],
     info: { title: dialect.title, version: packageVersion, description: dialect.description },
     components: {
-      securitySchemes: Object.fromEntries(
-        [...dialect.credentialHeaders, ...(otherDoor?.dialect.credentialHeaders ?? [])].map((name) => [
-          name,
-          { type: "apiKey", in: "header", name },
-        ]),
-      ),
+      securitySchemes: Object.assign({}, ...doors.flatMap(credentialsOf)),
     },
-    security: securityOf(dialect),
-    paths,
+    paths: Object.assign({}, ...paths),
   });
 }
 
-function securityOf<Caller>({ credentialHeaders }: Dialect<Caller>) {
-  return [Object.fromEntries(credentialHeaders.map((name) => [name, []]))];
+function credentialsOf<Caller>({ dialect, endpoints }: Door<Caller>): Credentials[] {
+  return [...dialect.credentials, ...endpoints.flatMap(({ credentials = [] }) => credentials)];
 }
 
-/** @param security where it is not that of the whole document */
-function describePaths<Caller>(
-  { dialect, endpoints }: Door<Caller>,
-  refusalId: string,
-  security?: ReturnType<typeof securityOf>,
-): ZodOpenApiPathsObject {
+function describePaths<Caller>({ dialect, endpoints }: Door<Caller>, refusalId: string): ZodOpenApiPathsObject {
   const paths: ZodOpenApiPathsObject = {};
   const refusal = refusalSchema(dialect, refusalId);
   for (const declared of endpoints) {
@@ -49,10 +39,13 @@ function describePaths<Caller>(
       operationId: operationId(method, declared.path),
       ...describeOperation(dialect, declared, refusal),
     };
-    const own = security && !declared.open ? { security } : {};
-    paths[path] = { ...paths[path], [method]: { ...own, ...operation } };
+    paths[path] = { ...paths[path], [method]: operation };
   }
   return paths;
+}
+
+function requirement(credentials: Credentials): Record<string, string[]> {
+  return Object.fromEntries(Object.keys(credentials).map((name) => [name, []]));
 }
 
 /** What generated clients call their functions: `getZoneFileDomain` of `GET /zone_file/:domain`. */
@@ -70,21 +63,24 @@ function describeOperation<Caller>(
     description: why,
     content: { "application/json": { schema: refusal }, [PROBLEM_TYPE]: { schema: problemJson } },
   });
-  const body = requestBody(declared);
-  const inQuery = takesQuery(declared, dialect);
+  const body = requestBody(declared, dialect);
   return {
     summary: declared.summary,
-    ...(declared.open ? { security: [] } : {}),
+    security: declared.open ? [] : (declared.credentials ?? dialect.credentials).map(requirement),
     requestParams: {
       path: declared.params ?? pathParameters(declared.path),
-      ...(inQuery && declared.fields instanceof ZodObject ? { query: declared.fields } : {}),
+      ...(declared.headerFields ? { header: declared.headerFields } : {}),
+      ...(declared.fields instanceof ZodObject ? { query: queryFields(declared, dialect) } : {}),
     },
     ...body,
     responses: {
       [`${declared.replyStatus ?? 200}`]: {
         description: "Done",
         ...(declared.replyStatus !== 204 && {
-          content: { [declared.replyType ?? "application/json"]: { schema: declared.reply as ZodType } },
+          content: {
+            [declared.replyType ?? "application/json"]: { schema: declared.reply as ZodType },
+            ...jsonContent(declared.jsonReply),
+          },
         }),
       },
       "400": refused("A field is missing or wrong, or the data does not allow it"),
@@ -101,18 +97,50 @@ function describeOperation<Caller>(
   };
 }
 
-function requestBody<Caller>(declared: AnyEndpoint<Caller>): Pick<ZodOpenApiOperationObject, "requestBody"> {
-  const { input, method, bodyType, jsonBody } = declared;
-  if (input === "text") {
-    const json = jsonBody && { "application/json": { schema: jsonBody } };
-    return { requestBody: { content: { [bodyType ?? "text/plain"]: { schema: z.string() }, ...json } } };
+/** The fields that may come in the query string: optional where the body may have them instead. */
+function queryFields<Caller>(declared: AnyEndpoint<Caller>, dialect: Dialect<Caller>): ZodObject {
+  const { shape } = declared.fields as ZodObject;
+  const taken = Object.keys(shape).filter((name) => takesQuery(declared, dialect, name));
+  return z.object(isJson(declared) ? optional(shape, taken) : shape);
+}
+
+function optional(shape: ZodRawShape, names: readonly string[]): ZodRawShape {
+  return Object.fromEntries(names.map((name) => [name, optionalField(shape[name] as ZodType)]));
+}
+
+function optionalField(field: ZodType): ZodType {
+  if (field.safeParse(undefined).success) return field;
+  const { description } = field;
+  return description === undefined ? field.optional() : field.optional().meta({ description });
+}
+
+function isJson({ input = "json" }: Pick<AnyEndpoint<never>, "input">): boolean {
+  return input === "json";
+}
+
+function requestBody<Caller>(
+  declared: AnyEndpoint<Caller>,
+  dialect: Dialect<Caller>,
+): Pick<ZodOpenApiOperationObject, "requestBody"> {
+  const { input, method, form, bodyType = form ? "multipart/form-data" : "text/plain", jsonBody } = declared;
+  if (!isJson(declared)) {
+    if (input === "stream" && method === "GET") return {};
+    const schema = form ?? (bodyType === "*/*" ? z.unknown() : z.string());
+    const content = { [bodyType]: { schema }, ...jsonContent(jsonBody) };
+    return { requestBody: { required: bodyType !== "*/*", content } };
   }
-  if (input === "stream") {
-    if (method === "GET") return {};
-    return { requestBody: { content: { [bodyType ?? "multipart/form-data"]: { schema: z.unknown() } } } };
-  }
-  if (!declared.fields) return {};
-  return { requestBody: { content: { "application/json": { schema: declared.fields as ZodType } } } };
+  const fields: ZodType | undefined = declared.fields;
+  if (!fields) return {};
+  const rest =
+    fields instanceof ZodObject
+      ? fields.safeExtend(queryFields(declared, dialect).shape as typeof fields.shape)
+      : fields;
+  const required = !rest.safeParse({}).success;
+  return { requestBody: { required, content: jsonContent(declared.queryFields ? rest : fields) } };
+}
+
+function jsonContent(schema: ZodType | undefined) {
+  return schema ? { "application/json": { schema } } : {};
 }
 
 function pathParameters(path: string): ZodObject {

@@ -136,6 +136,7 @@ const reading: MakeEndpoints = ({ db }) => [
     params: zoneParam,
     reply: z.string(),
     replyType: "text/plain",
+    jsonReply: z.object({ zone: z.string() }),
     act: async ({ caller, sharer, params: { zone_id: domain }, headers }) => {
       const target = zoneTarget(caller, domain);
       if (!target.ok) return target;
@@ -231,7 +232,7 @@ const making: MakeEndpoints = (context) => [
     }),
     admit: async (caller, octets) =>
       context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
-    queryFields: true,
+    queryFields: ["rrsets"],
     reply: zoneJson,
     replyStatus: 201,
     act: async ({ caller, sharer, fields }) => {

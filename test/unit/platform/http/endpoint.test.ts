@@ -7,11 +7,12 @@ test.each([
   [{ method: "DELETE" }, true, true],
   [{ method: "POST" }, true, false],
   [{ method: "GET" }, false, false],
-  [{ method: "POST", queryFields: true }, false, true],
-  [{ method: "DELETE", queryFields: false }, true, false],
+  [{ method: "POST", queryFields: ["name"] }, false, true],
+  [{ method: "POST", queryFields: ["other"] }, true, false],
+  [{ method: "DELETE", queryFields: [] }, true, false],
   [{ method: "PUT", input: "text" }, false, true],
   [{ method: "POST", input: "stream" }, false, true],
-] as const)("fields of %j, of an API that says %s, come in the query: %s", (declared, queryFields, expected) => {
+] as const)("a field of %j, of an API that says %s, may come in the query: %s", (declared, queryFields, expected) => {
   const endpoint = {
     ...declared,
     path: "/",
@@ -19,5 +20,5 @@ test.each([
     reply: z.unknown(),
     act: async () => ({ ok: true }) as never,
   };
-  expect(takesQuery(endpoint, { queryFields })).toBe(expected);
+  expect(takesQuery(endpoint, { queryFields }, "name")).toBe(expected);
 });

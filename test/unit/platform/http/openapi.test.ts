@@ -2,15 +2,15 @@ import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { forbidden } from "../../../../services/core/refusal.ts";
 import { ok, refuse } from "../../../../services/core/result.ts";
-import { type Dialect, statusOf } from "../../../../services/platform/http/dialect.ts";
-import { type AnyEndpoint, endpoint } from "../../../../services/platform/http/endpoint.ts";
+import { type Dialect, inHeaders, statusOf } from "../../../../services/platform/http/dialect.ts";
+import { type AnyEndpoint, type Door, endpoint } from "../../../../services/platform/http/endpoint.ts";
 import { makeOpenapi } from "../../../../services/platform/http/openapi.ts";
 
 const dialect: Dialect<null> = {
   title: "Test",
   description: "",
   base: "/v1",
-  credentialHeaders: ["Authorization"],
+  credentials: [inHeaders("Authorization", "Reseller"), inHeaders("Authorization")],
   queryFields: true,
   authenticate: async () => refuse({ kind: "unauthenticated" }),
   callerKey: () => "",
@@ -37,17 +37,105 @@ describe("what an operation may answer", () => {
   });
 });
 
+test("a reply of another type may be JSON as well", () => {
+  const { responses } = operationOf({
+    ...{ ...base, method: "GET", path: "/a", reply: z.string(), replyType: "text/plain" },
+    jsonReply: z.object({ zone: z.string() }),
+  });
+  expect(responses["200"]!.content).toMatchObject({
+    "text/plain": { schema: { type: "string" } },
+    "application/json": { schema: { properties: { zone: { type: "string" } } } },
+  });
+});
+
+describe("credentials", () => {
+  const basic = { type: "http", scheme: "basic" } as const;
+  const securityOf = (declared: object, otherDoor?: Door<null>) => {
+    const endpoints = [{ ...base, method: "GET", path: "/a", ...declared }] as AnyEndpoint<null>[];
+    const { paths, components } = makeOpenapi({ dialect, endpoints }, otherDoor);
+    return [Object.values(paths ?? {}).map(({ get }) => get?.security), components?.securitySchemes];
+  };
+  const authorization = { type: "apiKey", in: "header", name: "Authorization" };
+  const reseller = { type: "apiKey", in: "header", name: "Reseller" };
+  const schemes = { Authorization: authorization, Reseller: reseller };
+
+  test("are any of those that an API takes, or that an operation does", () => {
+    expect(securityOf({})).toEqual([[[{ Authorization: [], Reseller: [] }, { Authorization: [] }]], schemes]);
+    expect(securityOf({ open: true })).toEqual([[[]], schemes]);
+    const credentials = [{ Basic: basic }];
+    expect(securityOf({ credentials })).toEqual([[[{ Basic: [] }]], { ...schemes, Basic: basic }]);
+  });
+
+  test("are those of its own for each of two APIs in one document", () => {
+    const other = { ...dialect, base: "/other", credentials: [inHeaders("X-API-Key")] };
+    const endpoints = [{ ...base, method: "GET" as const, path: "/a" }];
+    expect(securityOf({ open: true }, { dialect: other, endpoints })[0]).toEqual([[], [{ "X-API-Key": [] }]]);
+  });
+});
+
 describe("the body of an operation", () => {
   test.each([
     ["text", "POST", undefined, ["text/plain"]],
     ["text", "PUT", "text/dns", ["text/dns"]],
-    ["stream", "POST", undefined, ["multipart/form-data"]],
     ["stream", "POST", "*/*", ["*/*"]],
     ["stream", "GET", undefined, []],
   ] as const)("%s of %s, said to be %s", (input, method, bodyType, types) => {
     const declared = { ...base, method, path: "/a", input, ...(bodyType && { bodyType }) };
     const { requestBody } = operationOf(endpoint<null, z.ZodRawShape, z.ZodType, z.ZodType>(declared));
     expect(Object.keys(requestBody?.content ?? {})).toEqual(types);
+  });
+});
+
+describe("what an operation needs", () => {
+  const named = z.object({ numid: z.int().meta({ description: "whose" }), apikey: z.string() });
+  test.each([
+    ["POST", { fields: named }, true, ["numid", "apikey"], {}],
+    ["POST", { fields: named.partial() }, false, undefined, {}],
+    ["PUT", { fields: named.partial().refine(({ numid }) => numid !== undefined) }, true, undefined, {}],
+    // Where body and query stand in for each other, neither is needed.
+    ["GET", { fields: named }, false, ["numid", "apikey"], { numid: undefined, apikey: undefined }],
+    ["DELETE", { fields: named, queryFields: [] }, true, ["numid", "apikey"], {}],
+    ["POST", { fields: named, queryFields: ["numid"] }, true, ["apikey"], { numid: undefined }],
+    [
+      "POST",
+      { fields: named, queryFields: ["numid", "apikey"] },
+      false,
+      undefined,
+      { numid: undefined, apikey: undefined },
+    ],
+    ["PUT", { fields: named, input: "text" }, true, undefined, { numid: true, apikey: true }],
+    ["PUT", { input: "stream", bodyType: "*/*" }, false, undefined, {}],
+  ] as const)("%s, case %#", (method, declared, isNeeded, ofBody, ofQuery) => {
+    const { requestBody, parameters } = operationOf({ ...base, method, path: "/a", ...declared } as AnyEndpoint<null>);
+    expect(requestBody?.required).toBe(isNeeded);
+    expect(Object.values(requestBody?.content ?? {})[0]!.schema.required).toEqual(ofBody);
+    expect(Object.fromEntries(parameters.map(({ name, required }) => [name, required]))).toEqual(ofQuery);
+  });
+
+  test("a header field that it heeds is a parameter", () => {
+    const headerFields = z.object({ "Idempotency-Key": z.string().optional() });
+    const { parameters } = operationOf({ ...base, method: "POST", path: "/a", headerFields });
+    expect(parameters).toMatchObject([{ in: "header", name: "Idempotency-Key" }]);
+  });
+
+  test("a field that may come in the query keeps its description", () => {
+    const { parameters } = operationOf({ ...base, method: "GET", path: "/a", fields: named });
+    expect(parameters[0]).toMatchObject({ name: "numid", description: "whose" });
+  });
+});
+
+test("paths count from the root of the server that has the document", () => {
+  expect(makeOpenapi({ dialect, endpoints: [] }).servers).toEqual([{ url: "/" }]);
+});
+
+test("a form has its fields and files", () => {
+  const form = z.object({ campana_id: z.string(), attach1: z.file().optional() });
+  const { requestBody } = operationOf({ ...base, method: "POST", path: "/a", input: "stream", form });
+  const { schema } = requestBody!.content["multipart/form-data"]!;
+  expect(requestBody!.required).toBe(true);
+  expect(schema).toMatchObject({
+    properties: { campana_id: { type: "string" }, attach1: { type: "string", format: "binary" } },
+    required: ["campana_id"],
   });
 });
 
@@ -73,8 +161,12 @@ test("a body of text may be JSON as well", () => {
 });
 
 interface Operation {
-  readonly responses: object;
-  readonly requestBody?: { readonly content: object };
+  readonly responses: Readonly<Record<string, { readonly content?: object }>>;
+  readonly parameters: readonly { readonly name: string; readonly required?: boolean }[];
+  readonly requestBody?: {
+    readonly required?: boolean;
+    readonly content: Readonly<Record<string, { readonly schema: { readonly required?: readonly string[] } }>>;
+  };
 }
 
 function operationOf(declared: AnyEndpoint<null>): Operation {
