@@ -20,32 +20,32 @@ const OPERATIONS = [
   "GET /v1/cantidad_eventos",
   "GET /v1/ver_eventos",
   "GET /v1/contacto/{email}",
-  "POST /v1/contacto/",
-  "GET /v1/contactos/invalidos/",
+  "POST /v1/contacto",
+  "GET /v1/contactos/invalidos",
   "GET /v1/invalidar/{email}",
   "GET /v1/revalidar/{email}",
   "GET /v1/whitelist/{email}",
   "POST /v1/whitelist/{email}",
   "PUT /v1/whitelist/{email}",
   "DELETE /v1/whitelist/{email}",
-  "POST /v1/campania/",
-  "GET /v1/campania/",
+  "POST /v1/campania",
+  "GET /v1/campania",
   "GET /v1/campania_apikey",
   "POST /v1/campania_apikey",
-  "POST /v1/envio/send_one_uri/",
-  "POST /v1/envio/send_one_inline/",
-  "POST /v1/envio/send_one_form/",
-  "POST /v1/envio/send_many_uri/",
-  "POST /v1/envio/send_many_inline/",
+  "POST /v1/envio/send_one_uri",
+  "POST /v1/envio/send_one_inline",
+  "POST /v1/envio/send_one_form",
+  "POST /v1/envio/send_many_uri",
+  "POST /v1/envio/send_many_inline",
   "GET /v1/eeid_info/{eeid}",
   "GET /v1/eventos/stream",
   "GET /v1/eeid_eml/{eeid}/{email}",
-  "POST /v1/grupo/",
-  "POST /v1/base/",
-  "GET /v1/filtros/",
-  "GET /v1/global/",
-  "POST /v1/global/",
-  "DELETE /v1/global/",
+  "POST /v1/grupo",
+  "POST /v1/base",
+  "GET /v1/filtros",
+  "GET /v1/global",
+  "POST /v1/global",
+  "DELETE /v1/global",
 ];
 
 describe("credentials", () => {
@@ -118,7 +118,7 @@ describe("credentials", () => {
       Object.values(methods as object).map(({ operationId }) => operationId),
     );
     expect(new Set(names).size).toBe(declared.length);
-    const form = document.body.paths["/v1/envio/send_one_form/"].post.requestBody.content["multipart/form-data"].schema;
+    const form = document.body.paths["/v1/envio/send_one_form"].post.requestBody.content["multipart/form-data"].schema;
     expect(form.required).toEqual(["campana_id", "contacto"]);
     expect(Object.keys(form.properties)).toEqual(expect.arrayContaining(["html_url", "attach1", "attach2"]));
     const parametersOf = (path: string, method: string) => document.body.paths[path][method].parameters;
@@ -126,7 +126,7 @@ describe("credentials", () => {
     const forms = ["2026-11-20_12:00:00", "2026-11-20T12:00:00", "", "2026-11-20", "2026-11-20 12:00:00"];
     expect(forms.map((form) => pattern.test(form))).toEqual([true, true, false, false, false]);
     for (const operation of ["one_uri", "one_inline", "one_form", "many_uri", "many_inline"]) {
-      expect(parametersOf(`/v1/envio/send_${operation}/`, "post")).toMatchObject([
+      expect(parametersOf(`/v1/envio/send_${operation}`, "post")).toMatchObject([
         { in: "header", name: "Idempotency-Key" },
       ]);
     }

@@ -94,7 +94,7 @@ function definitionEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] 
   return [
     endpoint({
       method: "POST",
-      path: "/campania/",
+      path: "/campania",
       summary: "Create a campaign",
       fields: newCampaign,
       reply: z.object({ status: z.literal("ok"), id: z.string(), numid: z.int(), camp_apikey: z.string().optional() }),
@@ -116,7 +116,7 @@ function definitionEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] 
     }),
     endpoint({
       method: "GET",
-      path: "/campania/",
+      path: "/campania",
       summary: "List campaigns",
       fields: z.object({ tipo: z.enum(["api", "normal", "bulk"]).optional(), numid: z.int().optional() }),
       reply: z.object({ status: z.literal("ok"), campanias: z.array(campaignJson) }),

@@ -49,7 +49,7 @@ function writeEndpoint(services: MailServices): AnyEndpoint<MailCaller> {
   const { db } = services;
   return endpoint({
     method: "POST",
-    path: "/contacto/",
+    path: "/contacto",
     summary: "Create or update a contact",
     fields: z.object({
       email: z.string(),
@@ -78,7 +78,7 @@ function writeEndpoint(services: MailServices): AnyEndpoint<MailCaller> {
 function invalidContactsEndpoint({ db }: MailServices): AnyEndpoint<MailCaller> {
   return endpoint({
     method: "GET",
-    path: "/contactos/invalidos/",
+    path: "/contactos/invalidos",
     summary: "List all invalid contacts",
     reply: z.object({ status: z.literal("ok"), contactos: z.array(contactSummaryJson) }),
     act: ({ caller: { instance }, sharer }) => {

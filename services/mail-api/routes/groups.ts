@@ -30,8 +30,8 @@ const valued = z.object({ nombre: z.string(), valor: z.string() });
 /** Operations 22 to 26: groups (also called bases), filters, global variables. */
 export function groupEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] {
   return [
-    groupEndpoint(services, "/grupo/"),
-    groupEndpoint(services, "/base/"),
+    groupEndpoint(services, "/grupo"),
+    groupEndpoint(services, "/base"),
     filterEndpoint(services),
     ...globalEndpoints(services),
   ];
@@ -61,7 +61,7 @@ function filterEndpoint({ db, clock }: MailServices): AnyEndpoint<MailCaller> {
   const counts = new FairTurns(COUNTS_AT_ONCE);
   return endpoint({
     method: "GET",
-    path: "/filtros/",
+    path: "/filtros",
     summary: "List filters, with the number of contacts that each selects now",
     reply: z.object({ status, filtros: z.array(filterJson) }),
     act: async ({ caller }) => {
@@ -84,7 +84,7 @@ function globalEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] {
   return [
     endpoint({
       method: "GET",
-      path: "/global/",
+      path: "/global",
       summary: "List global variables",
       reply: z.object({ status, globales: z.array(valued) }),
       act: ({ caller, sharer }) => {
@@ -94,7 +94,7 @@ function globalEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] {
     }),
     endpoint({
       method: "POST",
-      path: "/global/",
+      path: "/global",
       summary: "Create a global variable, or replace its value",
       fields: z.object({ nombre: tagName, valor: tagValueText }),
       reply: valued.extend({ status }),
@@ -106,7 +106,7 @@ function globalEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] {
     }),
     endpoint({
       method: "DELETE",
-      path: "/global/",
+      path: "/global",
       summary: "Delete a global variable",
       fields: z.object({ nombre: tagName, valor: z.unknown().optional() }),
       reply: named,

@@ -80,7 +80,7 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
   const declare = (operation: string, summary: string, fields: z.ZodType<SendingFields>) =>
     endpoint({
       method: "POST",
-      path: `/envio/${operation}/`,
+      path: `/envio/${operation}`,
       summary,
       headerFields,
       fields,
@@ -93,7 +93,7 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
     declare("send_one_inline", "Send HTML to one contact", oneInline),
     endpoint({
       method: "POST",
-      path: "/envio/send_one_form/",
+      path: "/envio/send_one_form",
       summary: "Send a web page with attached files to one contact: a multipart form",
       headerFields,
       input: "stream",

@@ -55,7 +55,7 @@ export function makeApp<Caller>(options: AppOptions<Caller>): HttpApp {
   for (const door of [options, ...(otherDoor ? [otherDoor] : [])]) {
     const run = makeRunner({ ...options, ...door });
     for (const declared of door.endpoints) {
-      const path = door.dialect.base + declared.path.replace(/\/$/, "");
+      const path = door.dialect.base + declared.path;
       routes.register(path, declared.method, (ctx) => answer(ctx, path, () => run(declared, ctx, ctx.params)));
     }
   }

@@ -75,8 +75,8 @@ export interface Endpoint<
 > {
   readonly method: Method;
   /**
-   * Relative to the API's base, parameters as `:name`, a last `*name` takes the rest; with a trailing slash where it is
-   * specified with one (either form is always accepted).
+   * Relative to the API's base, parameters as `:name`, a last `*name` takes the rest; without a trailing slash (one is
+   * always accepted).
    */
   readonly path: string;
   readonly summary: string;

@@ -17,7 +17,6 @@ const DECLARED: readonly (readonly [Method, string])[] = [
   ["PUT", "/rr/:domain/:rr_id"],
   ["POST", "/rr/:domain/:rr_id"],
   ["GET", "/api/:whose/*path"],
-  ["GET", "/global/"],
 ];
 
 let listener: HttpListener;
@@ -86,8 +85,6 @@ describe("a path leads to the operation that is declared for it", () => {
       { domain: "0/25.2.0.192.in-addr.arpa", rr_id: "ñ" },
     ],
     ["PUT", "/v1/rr/100%25/7", "/rr/:domain/:rr_id", { domain: "100%", rr_id: "7" }],
-    ["GET", "/v1/global", "/global/", {}],
-    ["GET", "/v1/global/", "/global/", {}],
     ["GET", "/v1/api/one/a", "/api/:whose/*path", { whose: "one", path: "a" }],
     ["GET", "/v1/api/one/a/b%20c/d", "/api/:whose/*path", { whose: "one", path: "a/b c/d" }],
   ])("%s %s: %s", async (method, path, declared, params) => {
