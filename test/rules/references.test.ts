@@ -184,7 +184,8 @@ async function composeCommands(): Promise<string> {
 
 \`palomar\` is the package's program; from a clone it is called as \`npm run -s palomar -- …\`. Every command takes \`--json\`, which
 makes it print one object (lists: one array), and \`--help\`. Results go to standard output, everything else to standard
-error. Exit status: 0 done, 1 refused or failed, 2 wrong usage or configuration.
+error. Exit status: 0 done, 1 refused or failed, 2 wrong usage or configuration. Commands read the same
+variables as the services: give them the same.
 
 ${lines.join("\n")}`;
 }
