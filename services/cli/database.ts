@@ -18,13 +18,17 @@ export interface CommandDatabase {
   readonly config: Config;
 }
 
+export type TakeKeys = (db: Db, keyRing: KeyRing) => Promise<KeyRing>;
+
 /**
  * Opens the database of a command, starting the embedded one for the while when nobody else has, and closes it when
  * `use` has settled. Refuses (`CommandRefused`) a shared database that is not up to date.
+ * @param takeKeys holds the keys against those that the database goes with
  */
 export async function withDatabase<T>(
   { config, note }: { readonly config: Config; readonly note: (text: string) => void },
   use: (database: CommandDatabase) => Promise<T>,
+  takeKeys: TakeKeys = completeKeyRing,
 ): Promise<T> {
   const server = config.databaseUrl === null ? await openEmbedded(config, note) : undefined;
   const pooled = config.listenDatabaseUrl !== null;
@@ -34,7 +38,7 @@ export async function withDatabase<T>(
       // The embedded database is ours alone; a shared one is brought up to date on purpose, by `migrate` or `start`.
       if (server) await migrate(db);
       else if (await isBehind(db)) throw new CommandRefused("the database is not up to date: run `palomar migrate`");
-      return await use({ db, keyRing: await completeKeyRing(db, findKeys(config)), config });
+      return await use({ db, keyRing: await takeKeys(db, findKeys(config)), config });
     } finally {
       await db.destroy();
     }

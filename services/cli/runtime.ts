@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { Command } from "commander";
 import type { Config } from "../platform/config/config.ts";
 import { CommandMisused, CommandRefused } from "./command-errors.ts";
-import type { CommandDatabase } from "./database.ts";
+import type { CommandDatabase, TakeKeys } from "./database.ts";
 
 /** Who is named as the maker of what commands change. */
 export const COMMAND_ACTOR = "operator";
@@ -11,7 +11,7 @@ export const COMMAND_ACTOR = "operator";
 export interface CommandRuntime {
   readonly config: Config;
   /** Opens the database, starting the embedded one for the while when nobody else has, and closes it afterwards. */
-  withDatabase<T>(use: (database: CommandDatabase) => Promise<T>): Promise<T>;
+  withDatabase<T>(use: (database: CommandDatabase) => Promise<T>, takeKeys?: TakeKeys): Promise<T>;
   /** The result on standard output: the object with `--json`, else the text for people, or octets as they are. */
   print(result: unknown, text: string | Uint8Array): void;
   /**
@@ -39,7 +39,8 @@ export function makeRuntime(program: Command, config: Config): CommandRuntime {
   return {
     config,
     // The driver takes longer to load than commands that need no database take to run.
-    withDatabase: async (use) => (await import("./database.ts")).withDatabase({ config, note }, use),
+    withDatabase: async (use, takeKeys) =>
+      (await import("./database.ts")).withDatabase({ config, note }, use, takeKeys),
     print: (result, text) => {
       const line = program.opts().json ? JSON.stringify(result) : text;
       if (typeof line !== "string") process.stdout.write(line);

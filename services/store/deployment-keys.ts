@@ -7,8 +7,6 @@ import { UnsuitableDatabase } from "../platform/postgres/unsuitable-database.ts"
 import { listUnopened } from "./sealed-columns.ts";
 
 const NAME = "keys";
-/** What the operator writes in its place when the secret is lost, and with it all that it sealed (docs/operations.md). */
-const LOST = "";
 const MARK_OCTETS = 8;
 
 /** What the database notes of the keys that it goes with, as JSON. */
@@ -27,15 +25,14 @@ interface NotedKeys {
  *   nothing is noted and something was sealed with none of the keys
  */
 export async function completeKeyRing(db: Db, keyRing: KeyRing): Promise<KeyRing> {
-  const found = await readNoted(db);
-  const text = found || (await noteFirst(db, keyRing, { replacesLost: found === LOST }));
+  const text = (await readNoted(db)) ?? (await noteFirst(db, keyRing));
   const opens = API_KEY_KINDS.filter((kind) => keyRing.holds(`api-key-${kind}`));
-  if (!text) {
+  if (text === undefined) {
     if (keyRing.secretCount > 0 || opens.length === 0) return keyRing;
     throw new UnsuitableDatabase("the database knows no keys yet: run `palomar migrate` with PALOMAR_SECRET");
   }
   const noted: NotedKeys = JSON.parse(text);
-  const stranger = keyRing.purposes.find((purpose) => !hasMark(keyRing, purpose, noted.marks[purpose]));
+  const [stranger] = listStrangers(keyRing, noted);
   if (stranger !== undefined) throw notOurs(keyRing, stranger);
   return keyRing.withDigestKeys(new Map(opens.map((kind) => [kind, openDigestKey(keyRing, kind, noted)])));
 }
@@ -47,6 +44,18 @@ export async function keepDeploymentKeys(db: Db, keyRing: KeyRing): Promise<void
     "insert into deployment_facts (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value",
     [NAME, describe(keyRing)],
   );
+}
+
+/**
+ * Has the database go with another secret than the one that it goes with, which is lost, and with it all that it sealed.
+ * @param keyRing of the secret
+ * @returns false when nothing is lost: the database goes with one of its secrets
+ */
+export async function replaceLostKeys(db: Db, keyRing: KeyRing): Promise<boolean> {
+  const text = await readNoted(db);
+  const strangers = text === undefined ? await listUnopened(db, keyRing) : listStrangers(keyRing, JSON.parse(text));
+  if (strangers.length > 0) await keepDeploymentKeys(db, keyRing);
+  return strangers.length > 0;
 }
 
 function describe(keyRing: KeyRing): string {
@@ -63,6 +72,11 @@ function openDigestKey(keyRing: KeyRing, kind: ApiKeyKind, { digestKeys }: Noted
   const opened = open(keyRing, `api-key-${kind}`, digestKeys[kind]);
   if (!opened.ok) throw notOurs(keyRing, `api-key-${kind}`);
   return createSecretKey(opened.value);
+}
+
+/** The purposes of which the key is another than the one that is noted. */
+function listStrangers(keyRing: KeyRing, { marks }: NotedKeys): KeyPurpose[] {
+  return keyRing.purposes.filter((purpose) => !hasMark(keyRing, purpose, marks[purpose]));
 }
 
 /** A purpose that a release brings has no mark before the keys are noted the next time. */
@@ -91,23 +105,17 @@ async function readNoted(db: Db): Promise<string | undefined> {
 }
 
 /** @returns what is noted now, by us or by somebody else at the same moment; undefined when nothing is */
-async function noteFirst(
-  db: Db,
-  keyRing: KeyRing,
-  { replacesLost }: { readonly replacesLost: boolean },
-): Promise<string | undefined> {
+async function noteFirst(db: Db, keyRing: KeyRing): Promise<string | undefined> {
   const [role] = await queryRows<{ mayNote: boolean }>(
     db,
     `select has_table_privilege('deployment_facts', 'insert') as "mayNote"`,
   );
   if (keyRing.secretCount !== 1 || !role!.mayNote) return undefined;
   // A database that has sealed values and no note of its keys: the wrong secret, noted, would lock the right one out.
-  if (!replacesLost && (await listUnopened(db, keyRing)).length > 0) throw notOurs(keyRing, "backup");
-  await queryRows(
-    db,
-    `insert into deployment_facts (name, value) values ($1, $2)
-     on conflict (name) do update set value = excluded.value where deployment_facts.value = $3`,
-    [NAME, describe(keyRing), LOST],
-  );
+  if ((await listUnopened(db, keyRing)).length > 0) throw notOurs(keyRing, "backup");
+  await queryRows(db, "insert into deployment_facts (name, value) values ($1, $2) on conflict (name) do nothing", [
+    NAME,
+    describe(keyRing),
+  ]);
   return readNoted(db);
 }

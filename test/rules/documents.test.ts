@@ -21,6 +21,16 @@ it("every RFC that the code cites stands in core/RFCS.md", () => {
   expect([...cited].filter((number) => !new RegExp(`\\b${number}\\b`).test(index)).sort()).toEqual([]);
 });
 
+it("each RFC stands in core/RFCS.md once, with places that there are", () => {
+  const rows = [...read("services/core/RFCS.md").matchAll(/^\| (\d+) \|.*\| ([^|]+) \|$/gm)];
+  const numbers = rows.map(([, number]) => number);
+  expect(numbers).toEqual([...new Set(numbers)]);
+  const places = rows.flatMap(([, , where]) => where!.split(", "));
+  const isThere = (place: string) => ["services/", ""].some((at) => exists(at + place) || exists(`${at}${place}.ts`));
+  expect(places.length).toBeGreaterThan(100);
+  expect(places.filter((place) => !isThere(place))).toEqual([]);
+});
+
 it("each threat of docs/security.md is held by tests that there are", () => {
   const [, table] = /^## What stands against what\n([\s\S]*?)^## /m.exec(read("docs/security.md"))!;
   const threats = table!.split("\n").filter((line) => /^\| (?!threat |---)/.test(line));

@@ -104,7 +104,7 @@ away, is not shown rather than shown as zero.
 ${rows.join("\n")}
 
 Beside it \`GET /healthz\` says that the process lives and \`GET /readyz\` whether every service is ready and
-[answers](operations.md#services-that-do-not-answer), the zones are loaded and the database answers and takes changes (503 with \`{"problems":[…]}\` otherwise; 200 and \`degraded\` where an ACL or a TSIG key cannot be read, and where name servers alone run while the database is away). Where a name server runs, its body has \`served\`, \`expected\`
+[answers](operations.md#services-that-do-not-answer), the zones are loaded and the database answers and takes changes (503 with \`{"problems":[…]}\` otherwise; 200 and \`degraded\` where a zone, an ACL or a TSIG key cannot be read or a zone has no room, and where name servers alone run while the database is away). Where a name server runs, its body has \`served\`, \`expected\`
 and \`left_out\` as well: how many zones are answered of how many, and the first 20 that memory has no room for. Dashboards and alert rules over these metrics are in
 [deploy/](../deploy/README.md).
 
@@ -184,7 +184,8 @@ async function composeCommands(): Promise<string> {
 
 \`palomar\` is the package's program; from a clone it is called as \`npm run -s palomar -- …\`. Every command takes \`--json\`, which
 makes it print one object (lists: one array), and \`--help\`. Results go to standard output, everything else to standard
-error. Exit status: 0 done, 1 refused or failed, 2 wrong usage or configuration.
+error. Exit status: 0 done, 1 refused or failed, 2 wrong usage or configuration. Commands read the same
+variables as the services: give them the same.
 
 ${lines.join("\n")}`;
 }

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { KeyRing } from "../../services/core/key-ring.ts";
+import { reportAddresses } from "../../services/core/mail/reports/report-addresses.ts";
 import { start as startDnsApi } from "../../services/dns-api/main.ts";
 import { start as startDnsServer } from "../../services/dns-server/main.ts";
 import { findSenderKeys } from "../../services/store/mail/instances/dkim-keys.ts";
@@ -363,6 +365,33 @@ describe("keys", () => {
     const names = rr.map(({ name }: { name: string }) => name).filter((name: string) => name.includes("_domainkey"));
     expect(names.sort()).toEqual((await signing()).map((selector) => `${selector}._domainkey.north`).sort());
   });
+});
+
+test("addresses for reports that another secret signed follow by themselves where somebody agreed", async () => {
+  const { keyRing, db } = palomar.context;
+  const { id } = await db("instances").where({ name: "north" }).first();
+  const sender = { instanceId: id, domain: "north.example.org" };
+  const of = (ring: KeyRing) => reportAddresses(ring, sender, { bounceDomain: BOUNCES, tracking: "" });
+  const [ours, former] = [of(keyRing), of(KeyRing.ofSecret("the secret before"))];
+  const records = async (): Promise<{ rr_id: number; name: string; value: string }[]> => {
+    const { rr } = (await palomar.users.one.call("GET", "/dns/one/rr/example.org")).body;
+    return rr.filter(({ name }: { name: string }) => /^(_dmarc|_smtp._tls).north$/.test(name));
+  };
+  for (const { rr_id, value } of await records()) {
+    const before = value.replace(ours.dmarc, `${former.dmarc},mailto:a@example.com`).replace(ours.tls, former.tls);
+    expect(before).not.toBe(value);
+    const changed = await palomar.users.one.call("PUT", `/dns/one/rr/example.org/${rr_id}`, { value: before });
+    expect(changed.status).toBe(200);
+  }
+  const values = await eventually(
+    async () => {
+      await north.call("POST", SETUP.replace("setup", "check"));
+      return (await records()).map(({ value }) => value);
+    },
+    (all) => !all.join().includes(former.dmarc) && !all.join().includes(former.tls),
+  );
+  expect(values.join()).toContain(`rua=mailto:a@example.com,${ours.dmarc}`);
+  expect(values.join()).toContain(ours.tls);
 });
 
 test("MTA-STS that is wanted no more ends with mode none, and its records go once no sender goes by it", async () => {

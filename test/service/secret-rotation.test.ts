@@ -7,7 +7,7 @@ import { open, seal } from "../../services/core/secret-box.ts";
 import { addCompany, changeCompany } from "../../services/operations/dns/companies.ts";
 import { findDomain, startRotation } from "../../services/operations/mail/domain-check.ts";
 import { queryRows } from "../../services/platform/postgres/db.ts";
-import { completeKeyRing } from "../../services/store/deployment-keys.ts";
+import { completeKeyRing, replaceLostKeys } from "../../services/store/deployment-keys.ts";
 import { findCompany } from "../../services/store/dns/companies.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
 import { addCampaign, readCampaignApikey, setCampaignApikey } from "../../services/store/mail/campaigns/campaigns.ts";
@@ -141,14 +141,16 @@ it("a secret that is another database's is refused by name", async () => {
   await expect(completeKeyRing(database.db, STRANGER)).rejects.toThrow("PALOMAR_SECRET is not the one");
 });
 
-it("where nothing is noted yet, only a secret that opens what is sealed is noted; a lost one is given up by hand", async () => {
+it("where nothing is noted yet, only a secret that opens what is sealed is noted; a lost one is given up on purpose", async () => {
   const { db } = database;
   const facts = () => db("deployment_facts").where({ name: "keys" });
   const digestOf = async (keyRing: KeyRing) => hashApiKey(await completeKeyRing(db, keyRing), "dns", "a key");
   await facts().delete();
   await expect(completeKeyRing(db, STRANGER)).rejects.toThrow("PALOMAR_SECRET is not the one");
   expect(await digestOf(NEXT)).toEqual(hashApiKey(NEXT, "dns", "a key"));
-  await facts().update({ value: "" });
+  expect(await replaceLostKeys(db, NEXT)).toBe(false);
+  expect(await replaceLostKeys(db, KeyRing.ofSecret("quite another secret", [NEXT_SECRET]))).toBe(false);
+  expect(await replaceLostKeys(db, STRANGER)).toBe(true);
   expect(await digestOf(STRANGER)).toEqual(hashApiKey(STRANGER, "dns", "a key"));
   await expect(completeKeyRing(db, NEXT)).rejects.toThrow("PALOMAR_SECRET is not the one");
 });

@@ -94,6 +94,15 @@ test("tells events in their order, signed", async () => {
   }
 });
 
+test("is set again with another secret where the one that sealed its own is lost", async () => {
+  const url = "https://example.org/events";
+  const set = (keyRing: KeyRing) => setWebhook(tracking.db, keyRing, tracking.instance.id, url);
+  const lost = await set(KeyRing.ofSecret("a secret that was lost"));
+  const anew = await set(KEY_RING);
+  expect(anew).not.toBe(lost);
+  expect(await set(KEY_RING)).toBe(anew);
+});
+
 test.each([500, 404, 302])("keeps what is answered with %i, tries again, and can be replayed", async (refusal) => {
   status = refusal;
   await setTestWebhook();

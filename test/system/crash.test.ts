@@ -243,6 +243,15 @@ it("a command says in a sentence what keeps it from the database, and so does th
         stderr: expect.stringMatching(/^palomar: PALOMAR_SECRET is not/m),
       });
     }
+    const forget = (secret: string) =>
+      runPalomar(["secret", "forget", "--confirm"], { ...known, PALOMAR_SECRET: secret });
+    expect(await forget(known.PALOMAR_SECRET)).toMatchObject({
+      status: 1,
+      stderr: "palomar: nothing is lost: PALOMAR_SECRET is the secret of this database\n",
+    });
+    expect(await forget("quite another secret")).toMatchObject({ status: 0 });
+    const { stdout } = await runPalomar(["reseller", "list"], { ...known, PALOMAR_SECRET: "quite another secret" });
+    expect(stdout).toContain("acme");
     removeDataDir(folder);
   } finally {
     silent.close();

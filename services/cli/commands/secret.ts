@@ -6,6 +6,7 @@ import { formatKeyFile } from "../../core/key-file.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { findKeys } from "../../platform/config/secret.ts";
 import { SERVICE_NAMES } from "../../platform/service.ts";
+import { completeKeyRing, replaceLostKeys } from "../../store/deployment-keys.ts";
 import { resealAll } from "../../store/sealed-values.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
@@ -24,6 +25,7 @@ export function registerSecretCommand(program: Command, runtime: CommandRuntime)
       const lines = Object.entries(resealed).map(([column, count]) => `${column}\t${count}`);
       runtime.print({ resealed }, lines.join("\n"));
     });
+  registerForget(secret, runtime);
   secret
     .command("keys")
     .addArgument(new Argument("<service>", "which one").choices(SERVICES))
@@ -45,6 +47,24 @@ export function registerSecretCommand(program: Command, runtime: CommandRuntime)
       const files = SERVICES.map((service) => [service, join(folder, keyFileName(service))] as const);
       for (const [service, file] of files) await writePrivateFile(runtime, file, formatKeyFile(keyRing, service));
       runtime.print({ files: Object.fromEntries(files) }, files.map(([, file]) => file).join("\n"));
+    });
+}
+
+function registerForget(secret: Command, runtime: CommandRuntime): void {
+  secret
+    .command("forget")
+    .requiredOption("--confirm", "that it is lost for good, and with it every key and password that it sealed")
+    .description("go on with PALOMAR_SECRET on a database whose own secret is lost")
+    .action(async () => {
+      wholeKeyRing(runtime);
+      await runtime.withDatabase(
+        async () => {},
+        async (db, keyRing) => {
+          if (await replaceLostKeys(db, keyRing)) return completeKeyRing(db, keyRing);
+          return runtime.refuse("nothing is lost: PALOMAR_SECRET is the secret of this database");
+        },
+      );
+      runtime.print({ forgotten: true }, "every key and password is to be made anew: see docs/operations.md");
     });
 }
 

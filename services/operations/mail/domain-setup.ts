@@ -16,6 +16,7 @@ import {
 } from "../../core/mail/domain-setup/domain-setup.ts";
 import { STS_WITHDRAWN } from "../../core/mail/domain-setup/mta-sts.ts";
 import { setupValue } from "../../core/mail/domain-setup/record-values.ts";
+import { reportsToFormer } from "../../core/mail/domain-setup/tag-list.ts";
 import { reportAddresses } from "../../core/mail/reports/report-addresses.ts";
 import { conflict, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -153,6 +154,7 @@ interface Place {
 
 interface Proposed {
   readonly proposal: SetupProposal;
+  readonly wants: SetupWants;
   /** By name: where the caller may write. */
   readonly places: ReadonlyMap<string, Place>;
 }
@@ -176,7 +178,7 @@ async function propose(
     return { ...item, zone: isOthers ? undefined : places.get(item.name)?.zone.name };
   });
   const mayWrite = places.has(wants.domain);
-  return { proposal: { items, fingerprint: fingerprintOf(items), mayWrite }, places };
+  return { proposal: { items, fingerprint: fingerprintOf(items), mayWrite }, wants, places };
 }
 
 /** The zones hosted here that the caller may change, with what they have at the names. */
@@ -306,8 +308,9 @@ function writeOf(items: readonly ProposedItem[], places: ReadonlyMap<string, Pla
 
 /**
  * Keeps what follows by itself in the zone that somebody agreed to: a new key comes, one that is done with goes, the id of
- * an MTA-STS policy is that of the policy, and the records of one that was withdrawn for long enough go. Nothing is done
- * where the zone is another one by now, or where the leave that it went by is withdrawn.
+ * an MTA-STS policy is that of the policy, the records of one that was withdrawn for long enough go, and addresses for reports
+ * are those that the secret in force signs. Nothing is done where the zone is another one by now, or where the leave that it
+ * went by is withdrawn.
  */
 export async function keepPublished(
   surroundings: SetupSurroundings,
@@ -318,13 +321,19 @@ export async function keepPublished(
   const home = zoneId === null ? undefined : await hostingZone(surroundings, to.own.domain);
   if (home === undefined || home.id !== zoneId) return { written: [], refused: [] };
   const right: SetupRight = byOperator ? "operator" : "instance";
-  const { proposal, places } = await propose(surroundings, to, { right, flatten: false });
+  const { proposal, wants, places } = await propose(surroundings, to, { right, flatten: false });
   const isOfPolicy = ({ part }: SetupItem) => part === "mta-sts" || part === "mta-sts-host";
+  const addresses: { readonly [part in SetupItem["part"]]?: string | undefined } = {
+    dmarc: wants.reports.dmarc,
+    "tls-rpt": wants.reports.tls,
+  };
+  const isResigned = ({ part, before = "" }: SetupItem) => reportsToFormer(before, addresses[part] ?? "");
   const follows = proposal.items.filter(
     (item) =>
       isChange(item) &&
       (item.part === "dkim" ||
         (item.part === "mta-sts" && item.action === "modify") ||
+        isResigned(item) ||
         (isOfPolicy(item) && item.action === "remove")),
   );
   return writeItems(follows, places, write);

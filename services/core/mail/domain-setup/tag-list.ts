@@ -21,16 +21,35 @@ export function tagValue(tags: readonly Tag[], name: string): string | undefined
   return tags.find((tag) => tag.name === name)?.value;
 }
 
-/** Whether reports go to an address already; a size limit behind it (`!10m`) is none of the address. */
-function reportsTo(tags: readonly Tag[], address: string): boolean {
-  const uris = (tagValue(tags, "rua") ?? "").split(",").map((uri) => uri.trim().replace(/!.*$/, ""));
-  return uris.some((uri) => uri.toLowerCase() === `mailto:${address}`.toLowerCase());
+/** The mailbox of a URI in `rua=`, in lower case: without what stands for a size limit (`!10m`). */
+function mailboxIn(uri: string): string {
+  return uri
+    .trim()
+    .toLowerCase()
+    .replace(/^mailto:/, "")
+    .replace(/!.*$/, "");
 }
 
-/** The tags with an address more that reports go to; the others stay as they are. */
+/** Whether an address of ours is the other one as another secret signed it: `what+claims.signature@domain`. */
+function isResigned(one: string, other: string): boolean {
+  const unsigned = (address: string) => address.toLowerCase().replace(/\.[^.@]*@/, "@");
+  return /\.[^.@]*@/.test(other) && one !== other.toLowerCase() && unsigned(one) === unsigned(other);
+}
+
+/** Whether a record has reports sent to an address of ours that another secret signed. */
+export function reportsToFormer(record: string, address: string): boolean {
+  const uris = (tagValue(parseTags(record), "rua") ?? "").split(",");
+  return uris.some((uri) => isResigned(mailboxIn(uri), address));
+}
+
+/** The tags with an address more that reports go to, in the place of what it was before; the others stay as they are. */
 export function withReportsTo(tags: readonly Tag[], address: string): Tag[] {
-  if (reportsTo(tags, address)) return [...tags];
   const known = tagValue(tags, "rua");
-  const rua = { name: "rua", value: known ? `${known},mailto:${address}` : `mailto:${address}` };
-  return known === undefined ? [...tags, rua] : tags.map((tag) => (tag.name === "rua" ? rua : tag));
+  const uris = (known ?? "").split(",").filter((uri) => uri !== "");
+  const current = uris.filter((uri) => !isResigned(mailboxIn(uri), address));
+  const isThere = current.some((uri) => mailboxIn(uri) === address.toLowerCase());
+  const value = isThere ? current.join(",") : [...current, `mailto:${address}`].join(",");
+  return known === undefined
+    ? [...tags, { name: "rua", value }]
+    : tags.map((tag) => (tag.name === "rua" ? { ...tag, value } : tag));
 }

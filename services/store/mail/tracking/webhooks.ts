@@ -53,8 +53,8 @@ const GIVE_UP_HOURS = 24;
 
 /**
  * Sets a webhook of an instance, a new one or one that is there: events stored from now on are told.
- * @returns the secret that signs, of a webhook that is there already the one it has; undefined where the instance has as
- * many as it may
+ * @returns the secret that signs, of a webhook that is there already the one it has, unless it was sealed under a secret that
+ *   is lost; undefined where the instance has as many as it may
  */
 export async function addWebhook(
   db: Db,
@@ -63,6 +63,7 @@ export async function addWebhook(
   { name, url, kinds, campaigns, condition, isFull }: WebhookChoice & { readonly name: string; readonly url: string },
 ): Promise<string | undefined> {
   const signingSecret = randomBytes(24).toString("base64url");
+  const sealed = seal(keyRing, SECRET_PURPOSE, signingSecret);
   await openFeed(db, instanceId);
   // What happened before it is not for it.
   await placeEvents(db, instanceId, 0);
@@ -76,11 +77,14 @@ export async function addWebhook(
        next_attempt_at = excluded.next_attempt_at
      returning secret_sealed`,
     [
-      ...[instanceId, name, url, seal(keyRing, SECRET_PURPOSE, signingSecret), kinds, campaigns],
+      ...[instanceId, name, url, sealed, kinds, campaigns],
       ...[condition === null ? null : JSON.stringify(condition), isFull, MOST_WEBHOOKS],
     ],
   );
-  return row && unseal(keyRing, row.secret_sealed);
+  const kept = row && open(keyRing, SECRET_PURPOSE, row.secret_sealed);
+  if (kept === undefined || kept.ok) return kept?.value.toString("utf8");
+  await db("webhooks").where({ instance_id: instanceId, name }).update({ secret_sealed: sealed });
+  return signingSecret;
 }
 
 /** As numbers: pg gives an array of bigint as texts. */

@@ -122,6 +122,24 @@ describe("DMARC", () => {
     expect(await planned("dmarc", { "_dmarc.example.org TXT": texts })).toMatchObject([{ action, after }]);
   });
 
+  test("an address that another secret signed gives way to ours, and nobody else's does", async () => {
+    const dmarc = "dmarc+claims.new@bounces.example.net";
+    const others = "mailto:dmarc+claims2.old@bounces.example.net,mailto:a.b@example.com!10m";
+    const after = `v=DMARC1; p=none; rua=${others},mailto:${dmarc}`;
+    for (const ours of [
+      "mailto:dmarc+claims.old@bounces.example.net!5m",
+      "mailto:DMARC+claims.OLD@bounces.example.net",
+    ]) {
+      const records = { "_dmarc.example.org TXT": [`v=DMARC1; p=none; rua=${ours},${others}`] };
+      expect(await planned("dmarc", records, { reports: { dmarc, tls: undefined } })).toMatchObject([
+        { action: "modify", after },
+      ]);
+    }
+    expect(
+      await planned("dmarc", { "_dmarc.example.org TXT": [after] }, { reports: { dmarc, tls: undefined } }),
+    ).toMatchObject([{ action: "keep" }]);
+  });
+
   test("a record of its own is no weaker than the one from above", async () => {
     const present = {
       "_dmarc.example.org TXT": ["v=DMARC1; p=quarantine; sp=reject; adkim=s; rua=mailto:a@example.com"],
