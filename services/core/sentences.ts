@@ -286,6 +286,11 @@ export const SENTENCES = {
   "sending-limit-never":
     "mas destinatarios de los que caben en {days} dias, nunca se aceptara: {allowed} por {grain} ({whose})",
   "sending-limit-too-low": "mas destinatarios que el limite de envios: {allowed} por {grain} ({whose})",
+  "limit-hour": "hora",
+  "limit-day": "dia",
+  "limit-of-instance": "instancia",
+  "limit-of-campaign": "campana {subject}",
+  "limit-of-sender": "remitente {subject}",
 
   "sending-held": "envios retenidos: {reason}",
 

@@ -1,13 +1,13 @@
-import { language } from "./texts.ts";
+import { locale } from "./texts.ts";
 
 /** A moment, to the second, in the reader's time zone. @param moment ISO 8601 or milliseconds */
 export function formatTime(moment: string | number | null | undefined): string {
-  return moment === null || moment === undefined ? "–" : timeFormat(language.value).format(new Date(moment));
+  return moment === null || moment === undefined ? "–" : timeFormat(locale.value).format(new Date(moment));
 }
 
 /** A time of an instance's own time zone, as the mail API has it: `2026-01-31T09:00:00`, without an offset. */
 export function formatWallClock(timestamp: string): string {
-  return timeFormat(language.value, "UTC").format(new Date(`${timestamp}Z`));
+  return timeFormat(locale.value, "UTC").format(new Date(`${timestamp}Z`));
 }
 
 /** How long ago, in the largest unit that fits. */
@@ -15,14 +15,21 @@ export function formatAge(moment: string | number | null | undefined, nowMs = Da
   if (moment === null || moment === undefined) return "–";
   const seconds = Math.round((new Date(moment).getTime() - nowMs) / 1_000);
   const [unit, length] = AGE_UNITS.find(([, inSeconds]) => Math.abs(seconds) >= inSeconds) ?? ["second", 1];
-  return new Intl.RelativeTimeFormat(language.value, { numeric: "auto", style: "short" }).format(
+  return new Intl.RelativeTimeFormat(locale.value, { numeric: "auto", style: "short" }).format(
     Math.trunc(seconds / length),
     unit,
   );
 }
 
+/** How long to wait: in minutes or hours where it is two of them or more. */
+export function formatWait(seconds: number): string {
+  const [unit, length] = WAIT_UNITS.find(([, inSeconds]) => seconds >= 2 * inSeconds) ?? ["second", 1];
+  const format = new Intl.NumberFormat(locale.value, { style: "unit", unit, unitDisplay: "long" });
+  return format.format(Math.ceil(seconds / length));
+}
+
 export function formatNumber(value: number, fractionDigits = 0): string {
-  return value.toLocaleString(language.value, { maximumFractionDigits: fractionDigits });
+  return value.toLocaleString(locale.value, { maximumFractionDigits: fractionDigits });
 }
 
 /** Octets in binary units. */
@@ -32,13 +39,12 @@ export function formatOctets(octets: number): string {
   return `${formatNumber(octets / 1024 ** power, power === 0 ? 0 : 1)} ${units[power]}`;
 }
 
-const AGE_UNITS = [
-  ["year", 31_536_000],
-  ["month", 2_592_000],
-  ["day", 86_400],
+const WAIT_UNITS = [
   ["hour", 3_600],
   ["minute", 60],
 ] as const;
+
+const AGE_UNITS = [["year", 31_536_000], ["month", 2_592_000], ["day", 86_400], ...WAIT_UNITS] as const;
 
 const TIME_FORMATS = new Map<string, Intl.DateTimeFormat>();
 

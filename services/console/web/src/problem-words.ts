@@ -1,15 +1,21 @@
 import type { Sentence } from "../../../core/sentences.ts";
+import { formatTime, formatWait } from "./format.ts";
 import type { Problem } from "./http.ts";
 import { texts } from "./texts.ts";
 
 type Words = Readonly<Record<string, string>>;
+
+/** Gaps for moments, which come as ISO 8601. */
+const TIME_GAPS: ReadonlySet<string> = new Set(["time", "until"]);
 
 /** What happened and what to do, in one or two sentences of the reader's language; the server's own where none is known. */
 export function describeProblem(problem: Problem): string {
   const { problems } = texts().shell;
   const { status, code, values, message, retryAfterSeconds } = problem;
   if (status === 0) return problems.unreachable;
-  if (status === 429) return problems.tooMany(retryAfterSeconds);
+  if (status === 429 && (code === undefined || code === "rate-limited")) {
+    return problems.tooMany(retryAfterSeconds === undefined ? undefined : formatWait(retryAfterSeconds));
+  }
   if (status === 503) return problems.unavailable;
   if (status >= 500) return problems.internal;
   if (status === 413) return problems.tooLarge;
@@ -45,7 +51,8 @@ function wordsOf(words: Words, { code, values }: Pick<Sentence, "code" | "values
   return words[code]?.replace(/\{(\w+)\}/g, (gap, name: string) => {
     const value = values[name];
     if (value === undefined) return gap;
-    return typeof value === "object" ? describeReason(value) : (nameIn(name, value) ?? value);
+    if (typeof value === "object") return describeReason(value);
+    return TIME_GAPS.has(name) ? formatTime(value) : (nameIn(name, value) ?? value);
   });
 }
 

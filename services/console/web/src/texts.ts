@@ -1,14 +1,19 @@
-import { effect, signal } from "@preact/signals";
-import { storedChoice } from "./stored-choice.ts";
+import { computed, effect, signal } from "@preact/signals";
 import type { Texts } from "./texts/en/index.ts";
 
 export const LANGUAGES = ["en", "es"] as const;
 export type Language = (typeof LANGUAGES)[number];
 
-/** The language of the interface: as chosen, else the browser's. */
-export const language = storedChoice<Language>("language", (stored) => {
-  const wanted = [stored, ...navigator.languages.map((tag) => tag.slice(0, 2))];
-  return wanted.flatMap((tag) => LANGUAGES.filter((known) => known === tag))[0] ?? "en";
+/** The language of the interface. */
+export const language = signal<Language>("en");
+
+/** What the reader reads, most wanted first, as language tags such as `es-MX`. */
+export const wantedTags = signal<readonly string[]>([]);
+
+/** How numbers and dates are written: as where the reader is, in the interface's language. */
+export const locale = computed(() => {
+  const ofPlaces = wantedTags.value.filter((tag) => /^[a-z]{2}-([A-Z]{2}|\d{3})$/.test(tag));
+  return ofPlaces.find((tag) => tag.startsWith(language.value)) ?? language.value;
 });
 
 const dictionary = signal<Texts | undefined>(undefined);
@@ -23,7 +28,6 @@ export function loadTexts(): Promise<void> {
   return new Promise((resolve, reject) => {
     effect(() => {
       const wanted = language.value;
-      document.documentElement.lang = wanted;
       LOAD[wanted]().then((texts) => {
         if (language.peek() === wanted) dictionary.value = texts;
         resolve();

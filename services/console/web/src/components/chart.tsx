@@ -2,7 +2,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { formatNumber } from "../format.ts";
-import { language, texts } from "../texts.ts";
+import { locale, texts } from "../texts.ts";
 import { theme } from "../theme.ts";
 import { axisLabel, type ChartTimes, changesClocks, tableLabel } from "./chart-times.ts";
 import { TableFrame } from "./table.tsx";
@@ -44,7 +44,7 @@ export function Chart({ label, times, series, fractionDigits = 0, areUtcDays = f
   const frame = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>();
   // A chart is drawn anew when its look changes; new figures only move its lines.
-  const look = [theme.value, language.value, areUtcDays, ...series.map((line) => line.label + line.colour)].join();
+  const look = [theme.value, locale.value, areUtcDays, ...series.map((line) => line.label + line.colour)].join();
   useEffect(() => {
     const element = frame.current;
     if (!element) return;
@@ -114,7 +114,7 @@ function FigureTable({ label, times, series, fractionDigits, areUtcDays }: Requi
 
 /** What the names of times go by. @param times in their order */
 function extentOf(times: readonly number[], areUtcDays: boolean): ChartTimes {
-  return { language: language.value, from: times[0] ?? 0, to: times.at(-1) ?? 0, areUtcDays };
+  return { language: locale.value, from: times[0] ?? 0, to: times.at(-1) ?? 0, areUtcDays };
 }
 
 function optionsOf(

@@ -1,0 +1,49 @@
+import { describe, expect, test } from "vitest";
+import { refusalText } from "../../../../services/console/refusal-text.ts";
+import type { Problem } from "../../../../services/console/web/src/http.ts";
+import { describeProblem } from "../../../../services/console/web/src/problem-words.ts";
+import { type Language, language, loadTexts } from "../../../../services/console/web/src/texts.ts";
+import type { LimitRule } from "../../../../services/core/mail/guard/sending-limits.ts";
+import { type Refusal, sentenceOf } from "../../../../services/core/refusal.ts";
+import { sentence } from "../../../../services/core/sentences.ts";
+import { sendRefusal } from "../../../../services/operations/mail/send-refusal.ts";
+import { statusOf } from "../../../../services/platform/http/dialect.ts";
+
+/** A refusal as a page says it. */
+async function said(refusal: Refusal, inLanguage: Language): Promise<string> {
+  language.value = inLanguage;
+  await loadTexts();
+  const wait = refusal.kind === "rate-limited" ? { retryAfterSeconds: refusal.retryAfterSeconds } : {};
+  const problem: Problem = { ...sentenceOf(refusal), status: statusOf(refusal), body: undefined, ...wait };
+  // Intl parts hours from what follows by a space that does not break.
+  return describeProblem(problem).replace(/[\u00a0\u202f]/g, " ");
+}
+
+describe("what asks to wait", () => {
+  test.each([
+    [1, "Too many requests. Try again in 1 second.", "Demasiadas solicitudes. Vuelva a intentar en 1 segundo."],
+    [119, "Too many requests. Try again in 119 seconds.", "Demasiadas solicitudes. Vuelva a intentar en 119 segundos."],
+    [121, "Too many requests. Try again in 3 minutes.", "Demasiadas solicitudes. Vuelva a intentar en 3 minutos."],
+    [17_928, "Too many requests. Try again in 5 hours.", "Demasiadas solicitudes. Vuelva a intentar en 5 horas."],
+  ])("%i seconds", async (retryAfterSeconds, en, es) => {
+    const refusal: Refusal = { kind: "rate-limited", retryAfterSeconds };
+    expect(await said(refusal, "en")).toBe(en);
+    expect(await said(refusal, "es")).toBe(es);
+  });
+
+  test("says which limit is reached, of whom, and until when", async () => {
+    const goesOnAt = new Date(2026, 11, 1, 9);
+    const rule: LimitRule = { key: "campaign 7", perHour: null, perDay: 100, over: "refuse" };
+    const reached = sendRefusal({ kind: "limit-reached", rule, grain: "day", allowed: 100, goesOnAt }, 0);
+    const en = "Limit reached: 100 recipients per day (of campaign 7). Sending resumes on Dec 1, 2026, 9:00:00 AM.";
+    expect(await said(reached, "en")).toBe(en);
+    const es = "Límite alcanzado: 100 destinatarios por día (de la campaña 7). Sigue el 1 dic 2026, 9:00:00.";
+    expect(await said(reached, "es")).toBe(es);
+    expect(refusalText(reached)).toMatch(/^limite de envios alcanzado: 100 por dia \(campana 7\), sigue 2026-/);
+  });
+
+  test("says what is unfinished", async () => {
+    const refusal: Refusal = { kind: "rate-limited", retryAfterSeconds: 60, ...sentence("jobs-unfinished") };
+    expect(await said(refusal, "en")).toBe("Too many imports are still at work. Try again when one has ended.");
+  });
+});
