@@ -32,6 +32,11 @@ export function formatNumber(value: number, fractionDigits = 0): string {
   return value.toLocaleString(locale.value, { maximumFractionDigits: fractionDigits });
 }
 
+/** What may be chosen, as `a, b or c`. */
+export function formatChoices(choices: readonly string[]): string {
+  return new Intl.ListFormat(locale.value, { type: "disjunction" }).format(choices);
+}
+
 /** Octets in binary units. */
 export function formatOctets(octets: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -1,5 +1,5 @@
 import type { Sentence } from "../../../core/sentences.ts";
-import { formatTime, formatWait } from "./format.ts";
+import { formatChoices, formatTime, formatWait } from "./format.ts";
 import type { Problem } from "./http.ts";
 import { texts } from "./texts.ts";
 
@@ -52,6 +52,7 @@ function wordsOf(words: Words, { code, values }: Pick<Sentence, "code" | "values
     const value = values[name];
     if (value === undefined) return gap;
     if (typeof value === "object") return describeReason(value);
+    if (name === "choices") return formatChoices(value.split(/, | or /));
     return TIME_GAPS.has(name) ? formatTime(value) : (nameIn(name, value) ?? value);
   });
 }

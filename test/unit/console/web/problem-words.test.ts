@@ -3,9 +3,11 @@ import { refusalText } from "../../../../services/console/refusal-text.ts";
 import type { Problem } from "../../../../services/console/web/src/http.ts";
 import { describeProblem } from "../../../../services/console/web/src/problem-words.ts";
 import { type Language, language, loadTexts } from "../../../../services/console/web/src/texts.ts";
+import { parseDomainName } from "../../../../services/core/dns/name.ts";
 import type { LimitRule } from "../../../../services/core/mail/guard/sending-limits.ts";
 import { type Refusal, sentenceOf } from "../../../../services/core/refusal.ts";
 import { sentence } from "../../../../services/core/sentences.ts";
+import { readRecord } from "../../../../services/dns-api/record-json.ts";
 import { sendRefusal } from "../../../../services/operations/mail/send-refusal.ts";
 import { statusOf } from "../../../../services/platform/http/dialect.ts";
 
@@ -46,4 +48,29 @@ describe("what asks to wait", () => {
     const refusal: Refusal = { kind: "rate-limited", retryAfterSeconds: 60, ...sentence("jobs-unfinished") };
     expect(await said(refusal, "en")).toBe("Too many imports are still at work. Try again when one has ended.");
   });
+});
+
+const apex = parseDomainName("example.org.");
+
+test.each([
+  ["TLSA", "3 1 1 zz", "data: not hexadecimal: “zz”", "los datos: no en hexadecimal: «zz»"],
+  [
+    "TLSA",
+    "3 1 1 aabb",
+    "data: 2 octets, its algorithm makes 32",
+    "los datos: 2 octetos en lugar de los 32 de su algoritmo",
+  ],
+  ["NAPTR", "\\# 9 00010002012B000000", "flags: octets that are not lawful", "los indicadores: octetos no válidos"],
+  ["CNAME", "", "target: is missing", "el destino: sin completar"],
+  ["CAA", '0 "issue" x', "tag: must not be quoted", "la etiqueta: no puede ir entre comillas"],
+  ["DNSKEY", "256 2 5 AQPSKmyn", "protocol: must be 3, not 2", "el protocolo: debe ser 3, no 2"],
+  ["LOC", "0 0 E 0m", "location: latitude: does not end in N or S", "el lugar: la latitud: no termina en N ni en S"],
+  ["AFSDB", "x h.example.org.", "subtype: “x” is not a number from 0", "el subtipo: «x» no es un número de 0"],
+])("what is wrong with the data of a record names its part once: %s %s", async (type, value, en, es) => {
+  const draft = { name: "@", type, value };
+  if (!apex.ok) throw new Error("example.org is a name");
+  const read = readRecord(draft, apex.value);
+  if (read.ok) throw new Error("it is lawful");
+  expect(await said(read.error, "en")).toContain(en);
+  expect(await said(read.error, "es")).toContain(es);
 });
