@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { refusalText } from "../../../../services/console/refusal-text.ts";
 import type { Problem } from "../../../../services/console/web/src/http.ts";
-import { describeProblem } from "../../../../services/console/web/src/problem-words.ts";
+import { describeCause, describeEvent } from "../../../../services/console/web/src/mail/event-words.ts";
+import { describeProblem, describeReason } from "../../../../services/console/web/src/problem-words.ts";
 import { type Language, language, loadTexts } from "../../../../services/console/web/src/texts.ts";
 import { parseDomainName } from "../../../../services/core/dns/name.ts";
 import type { LimitRule } from "../../../../services/core/mail/guard/sending-limits.ts";
@@ -11,10 +12,14 @@ import { readRecord } from "../../../../services/dns-api/record-json.ts";
 import { sendRefusal } from "../../../../services/operations/mail/send-refusal.ts";
 import { statusOf } from "../../../../services/platform/http/dialect.ts";
 
-/** A refusal as a page says it. */
-async function said(refusal: Refusal, inLanguage: Language): Promise<string> {
+async function speak(inLanguage: Language): Promise<void> {
   language.value = inLanguage;
   await loadTexts();
+}
+
+/** A refusal as a page says it. */
+async function said(refusal: Refusal, inLanguage: Language): Promise<string> {
+  await speak(inLanguage);
   const wait = refusal.kind === "rate-limited" ? { retryAfterSeconds: refusal.retryAfterSeconds } : {};
   const problem: Problem = { ...sentenceOf(refusal), status: statusOf(refusal), body: undefined, ...wait };
   // Intl parts hours from what follows by a space that does not break.
@@ -73,4 +78,19 @@ test.each([
   if (read.ok) throw new Error("it is lawful");
   expect(await said(read.error, "en")).toContain(en);
   expect(await said(read.error, "es")).toContain(es);
+});
+
+test("why a send rests, and what happened to a message, are said in the reader's language", async () => {
+  const bounces = sentence("bounces-above", { bounced: 5, tried: 10, limit: 5 });
+  await speak("en");
+  expect(describeReason(sentence("paused-by", { login: "ana" }))).toBe("by ana");
+  expect(describeReason(bounces)).toBe("bounces: 5 of 10 recipients (limit 5%)");
+  expect([describeEvent("complained"), describeCause("all")]).toEqual(["complaint", "from everything of the sender"]);
+  await speak("es");
+  expect(describeReason(sentence("paused-by", { login: "ana" }))).toBe("por ana");
+  expect(describeReason(bounces)).toBe("rebotes: 5 de 10 destinatarios (límite 5 %)");
+  expect([describeCause("userunknown"), describeCause("all")]).toEqual([
+    "la casilla no existe",
+    "de todo el remitente",
+  ]);
 });

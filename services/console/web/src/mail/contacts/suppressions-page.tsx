@@ -13,6 +13,7 @@ import { API, pathOf, queryOf, request } from "../../http.ts";
 import { useQuery } from "../../query.ts";
 import { texts } from "../../texts.ts";
 import { instancePath, mailPage } from "../addresses.ts";
+import { describeCause, describeEvent } from "../event-words.ts";
 import { AudienceTabs } from "./audience-tabs.tsx";
 import { CsvImport } from "./import-page.tsx";
 
@@ -199,7 +200,8 @@ function columnsOf(instance: string | undefined): readonly Column<Entry>[] {
 function Because({ entry, instance }: { readonly entry: Entry; readonly instance: string | undefined }) {
   const words = texts().mail.suppressions;
   const { cause, campaign, creator, note } = entry;
-  const reason = cause?.detail.reason ?? cause?.event;
+  const { reason } = cause?.detail ?? {};
+  const why = cause && (typeof reason === "string" ? describeCause(reason) : describeEvent(cause.event));
   const parts = [
     ...(campaign === null ? [] : [words.ofCampaign(campaign.name)]),
     ...(creator === "" ? [] : [words.by(creator)]),
@@ -207,11 +209,7 @@ function Because({ entry, instance }: { readonly entry: Entry; readonly instance
   ];
   return (
     <>
-      {cause?.eeid && instance !== undefined ? (
-        <a href={mailPage(instance, "sends", cause.eeid)}>{String(reason)}</a>
-      ) : (
-        cause && String(reason)
-      )}
+      {cause?.eeid && instance !== undefined ? <a href={mailPage(instance, "sends", cause.eeid)}>{why}</a> : why}
       {cause && parts.length > 0 && ", "}
       {parts.join(", ")}
     </>

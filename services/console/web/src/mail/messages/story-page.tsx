@@ -12,8 +12,10 @@ import { showToast } from "../../components/toasts.tsx";
 import { useFetched } from "../../fetched.ts";
 import { formatNumber, formatTime } from "../../format.ts";
 import { request } from "../../http.ts";
+import { describeReason } from "../../problem-words.ts";
 import { texts } from "../../texts.ts";
 import { instancePath, mailPage } from "../addresses.ts";
+import { describeCause, describeEvent } from "../event-words.ts";
 import { SourceDialog } from "../source-dialog.tsx";
 import {
   type Attempt,
@@ -115,15 +117,18 @@ function StoryActions({ instance, story, changed }: StoryProps & { readonly chan
 function Waits({ story }: { readonly story: Story }) {
   const words = texts().mail.messages;
   if (!isUnderWay(story)) return null;
+  const isStopped = story.paused !== null || story.destination_held !== null;
   const reasons = [
     story.sending && words.sending,
-    story.paused !== null && words.paused(formatTime(story.paused), story.pause_reason ?? ""),
+    story.paused !== null &&
+      words.paused(formatTime(story.paused), story.pause_reason ? describeReason(story.pause_reason) : ""),
     story.destination_held !== null && words.held(formatTime(story.destination_held)),
     story.destination_left_alone_until !== null &&
       words.leftAlone(formatTime(story.destination_left_alone_until), story.destination_trouble ?? ""),
     story.paced_until !== null &&
       words.paced[story.paced_by ?? "provider"](story.paced_provider ?? "", formatTime(story.paced_until)),
     story.next_attempt !== null &&
+      !isStopped &&
       story.paced_until === null &&
       (story.waits_for_limit ? words.waitsForLimit : words.next)(formatTime(story.next_attempt)),
   ].filter((reason) => reason !== false);
@@ -222,14 +227,13 @@ const OUTCOME_TONES = { delivered: "good", deferred: "warn", bounced: "bad" } as
 
 function toAttemptEntry({ at, attempt, outcome, duration_ms, reason, reply, path }: Attempt): Entry {
   const words = texts().mail.messages;
-  const reasons: Readonly<Record<string, string>> = texts().mail.bounceReasons;
   return {
     at,
     tone: OUTCOME_TONES[outcome],
     title: words.attempt(String(attempt), words.outcomes[outcome]),
     more: (
       <>
-        {reason !== "" && reason !== "undefined" && <span> {reasons[reason] ?? reason}</span>}
+        {reason !== "" && reason !== "undefined" && <span> {describeCause(reason)}</span>}
         <code class="said">{reply}</code>
         <span class="hint">
           {path === null ? words.noPath : describePath(path)} · {words.duration(formatNumber(duration_ms))}
@@ -252,33 +256,18 @@ function describePath({ exchanger, address, source, tls, cipher, certificate, po
     .join(" · ");
 }
 
-const EVENT_NAMES: Readonly<Record<string, keyof ReturnType<typeof texts>["mail"]["events"]>> = {
-  viewed: "vista",
-  clicked: "click",
-  "hard-bounce": "rebote_hard",
-  "soft-bounce": "rebote-soft",
-  unsubscribed: "desuscripcion",
-  converted: "conversion",
-  invalidated: "invalidacion",
-  "not-sent": "unknown",
-  revalidated: "revalidacion",
-  complained: "queja",
-};
 const BAD_EVENTS = new Set(["hard-bounce", "soft-bounce", "complained", "invalidated", "not-sent"]);
 
 function toEventEntry({ at, kind, machine, reason, words: said }: MessageEvent): Entry {
-  const { events, bounceReasons, contacts } = texts().mail;
-  const reasons: Readonly<Record<string, string>> = bounceReasons;
   if (kind === "cancelled") return { at, tone: "quiet", title: texts().mail.messages.wasCancelled };
-  const name = EVENT_NAMES[kind];
   return {
     at,
     tone: BAD_EVENTS.has(kind) ? "bad" : machine ? "quiet" : "good",
-    title: name === undefined ? kind : events[name],
+    title: describeEvent(kind),
     more: (
       <>
-        {machine && <span class="hint"> {contacts.byMachine}</span>}
-        {reason !== "" && <span> {reasons[reason] ?? reason}</span>}
+        {machine && <span class="hint"> {texts().mail.contacts.byMachine}</span>}
+        {reason !== "" && <span> {describeCause(reason)}</span>}
         {said !== "" && <code class="said">{said}</code>}
       </>
     ),

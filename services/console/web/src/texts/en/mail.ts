@@ -726,6 +726,7 @@ export const mail = {
     empty: "Nothing in this period",
     emptyHint: "Choose a longer period or another campaign.",
   },
+  fromEverything: "from everything of the sender",
   bounceReasons: {
     userunknown: "no such mailbox",
     hostunknown: "no such domain",

@@ -743,6 +743,7 @@ export const mail: Texts["mail"] = {
     empty: "Nada en este período",
     emptyHint: "Elija un período más largo u otra campaña.",
   },
+  fromEverything: "de todo el remitente",
   bounceReasons: {
     userunknown: "la casilla no existe",
     hostunknown: "el dominio no existe",
