@@ -295,9 +295,9 @@ export const SENTENCES = {
   "sending-held": "envios retenidos: {reason}",
 
   // Why an instance is held
-  "guard-complaints": "{wrong} complaints of {tried} recipients (limit {limit} %)",
-  "guard-hard-bounces": "{wrong} hard bounces of {tried} recipients (limit {limit} %)",
-  "guard-unknown-addresses": "{wrong} unknown addresses of {tried} recipients (limit {limit} %)",
+  "guard-complaints": "{wrong} complaints of {tried} recipients (limit {limit}%)",
+  "guard-hard-bounces": "{wrong} hard bounces of {tried} recipients (limit {limit}%)",
+  "guard-unknown-addresses": "{wrong} unknown addresses of {tried} recipients (limit {limit}%)",
   "guard-rise": "{sent} recipients in an hour, where the busiest hour before had {busiest}",
   "guard-new-country": "{credential} is used from {country}, and was known from {known}",
   "content-judged": "the content filter gives it a score of {score}",
@@ -427,7 +427,6 @@ export const SENTENCES = {
   "whole-number": "must be a whole number",
   "whole-number-of-seconds": "must be a whole number of seconds",
   "whole-number-of-days": "must be a whole number of days",
-  "whole-number-from-to": "must be a whole number from {least} to {most}",
   "json-integer": "must be a JSON integer",
   "name-and-value": "must have a name, = and a value on each line, unlike {line}",
   "json-number": "must be a JSON number",

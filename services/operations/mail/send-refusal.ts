@@ -1,3 +1,4 @@
+import { inSpanish } from "../../core/mail/guard/spanish-reasons.ts";
 import { forbidden, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { GateRefusal } from "./sending-gate.ts";
@@ -6,7 +7,7 @@ const GRAINS = { hour: sentence("limit-hour"), day: sentence("limit-day") } as c
 
 /** A refused send in the words of the API, with the time at which sending goes on. */
 export function sendRefusal(refusal: GateRefusal, nowMs: number): Refusal {
-  if (refusal.kind === "held") return forbidden("sending-held", { reason: refusal.reason });
+  if (refusal.kind === "held") return forbidden("sending-held", { reason: inSpanish(refusal.reason) });
   const { rule, grain, allowed, goesOnAt, mostDaysAhead } = refusal;
   const values = { allowed, grain: GRAINS[grain], whose: sentenceOfSubject(rule.key) };
   if (mostDaysAhead !== undefined) return unacceptable("sending-limit-never", { ...values, days: mostDaysAhead });

@@ -1,5 +1,5 @@
 import type { Sentence } from "../../../core/sentences.ts";
-import { formatChoices, formatTime, formatWait } from "./format.ts";
+import { formatChoices, formatNumber, formatTime, formatWait } from "./format.ts";
 import type { Problem } from "./http.ts";
 import { texts } from "./texts.ts";
 
@@ -7,6 +7,8 @@ type Words = Readonly<Record<string, string>>;
 
 /** Gaps for moments, which come as ISO 8601. */
 const TIME_GAPS: ReadonlySet<string> = new Set(["time", "until"]);
+/** Gaps for numbers that have decimals: a percentage, and what a filter of content gives. */
+const DECIMAL_GAPS: ReadonlySet<string> = new Set(["limit", "score"]);
 
 /** What happened and what to do, in one or two sentences of the reader's language; the server's own where none is known. */
 export function describeProblem(problem: Problem): string {
@@ -52,6 +54,7 @@ function wordsOf(words: Words, { code, values }: Pick<Sentence, "code" | "values
     const value = values[name];
     if (value === undefined) return gap;
     if (typeof value === "object") return describeReason(value);
+    if (DECIMAL_GAPS.has(name)) return formatNumber(Number(value), 2);
     if (name === "choices") return formatChoices(value.split(/, | or /));
     return TIME_GAPS.has(name) ? formatTime(value) : (nameIn(name, value) ?? value);
   });
@@ -59,10 +62,10 @@ function wordsOf(words: Words, { code, values }: Pick<Sentence, "code" | "values
 
 /** What the pages call something that the APIs have a name for. */
 function nameIn(gap: string, value: string): string | undefined {
-  const { fields, columns, parts } = texts().problems;
+  const { problems, dns, mail, operator } = texts();
   const names: Readonly<Record<string, Words>> = {
-    ...{ field: fields, column: columns, part: parts },
-    quota: texts().dns.quotas.names,
+    ...{ field: problems.fields, column: problems.columns, part: problems.parts, ...problems.names },
+    ...{ quota: dns.quotas.names, kind: mail.suppressions.kinds, setting: operator.audit.fields },
   };
   return names[gap]?.[value];
 }

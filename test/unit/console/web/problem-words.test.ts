@@ -2,11 +2,12 @@ import { describe, expect, test } from "vitest";
 import { refusalText } from "../../../../services/console/refusal-text.ts";
 import type { Problem } from "../../../../services/console/web/src/http.ts";
 import { describeCause, describeEvent } from "../../../../services/console/web/src/mail/event-words.ts";
+import { describeDetail } from "../../../../services/console/web/src/operator/audit-detail.ts";
 import { describeProblem, describeReason } from "../../../../services/console/web/src/problem-words.ts";
 import { type Language, language, loadTexts } from "../../../../services/console/web/src/texts.ts";
 import { parseDomainName } from "../../../../services/core/dns/name.ts";
 import type { LimitRule } from "../../../../services/core/mail/guard/sending-limits.ts";
-import { type Refusal, sentenceOf } from "../../../../services/core/refusal.ts";
+import { conflict, forbidden, invalidField, type Refusal, sentenceOf } from "../../../../services/core/refusal.ts";
 import { sentence } from "../../../../services/core/sentences.ts";
 import { readRecord } from "../../../../services/dns-api/record-json.ts";
 import { sendRefusal } from "../../../../services/operations/mail/send-refusal.ts";
@@ -93,4 +94,31 @@ test("why a send rests, and what happened to a message, are said in the reader's
     "la casilla no existe",
     "de todo el remitente",
   ]);
+});
+
+test("what the audit log tells is in words, without what was left empty", async () => {
+  const reason = sentence("guard-complaints", { wrong: 6, tried: 2000, limit: 0.3 });
+  await speak("es");
+  expect(describeDetail({ reason, grupos: [], tsig: null, at: "now", notify: ["a@x", "b@x"], role: "company" })).toBe(
+    "motivo: 6 quejas de 2000 destinatarios (límite 0,3 %), inicio: enseguida, avisos a: a@x b@x, rol: Empresa",
+  );
+});
+
+test.each([
+  [
+    invalidField("scope", "no-such-scope", { role: "instance", name: "x" }),
+    "there is no instance x",
+    "no existe la instancia x",
+  ],
+  [invalidField("subject", "limit-subject", { scope: "sender" }), "this is no sender", "esto no es un remitente"],
+  [invalidField("access", "one-of", { choices: "read or write" }), "read or write", "read o write"],
+  [
+    forbidden("operators-setting", { setting: "event_days" }),
+    "days that events are kept",
+    "días que se guardan los eventos",
+  ],
+  [conflict("suppression-kind-unfit", { kind: "complaint" }), "listed as complaint", "anotar como queja"],
+])("names within sentences are the reader's: %j", async (refusal, en, es) => {
+  expect(await said(refusal, "en")).toContain(en);
+  expect(await said(refusal, "es")).toContain(es);
 });

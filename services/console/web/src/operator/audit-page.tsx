@@ -6,6 +6,7 @@ import { formatTime } from "../format.ts";
 import { queryOf } from "../http.ts";
 import { useQuery } from "../query.ts";
 import { texts } from "../texts.ts";
+import { describeDetail } from "./audit-detail.ts";
 
 interface AuditEntry {
   readonly id: number;
@@ -64,7 +65,7 @@ export function AuditPage() {
         {
           id: "detail",
           label: words.detail,
-          cell: ({ detail }) => <span class="mono hint">{shownDetail(detail)}</span>,
+          cell: ({ detail }) => <span class="mono hint">{describeDetail(detail)}</span>,
           grows: true,
         },
       ]}
@@ -78,18 +79,4 @@ function deedIn(action: string): string {
   const [things, deeds]: readonly [Words, Words] = [audit.things, audit.deeds];
   const [thing = "", deed = ""] = action.split(".", 2);
   return [things[thing] ?? thing, deeds[deed] ?? deed].filter(Boolean).join(": ");
-}
-
-function shownDetail(detail: AuditEntry["detail"]): string {
-  const { operator, shell } = texts();
-  const [fields, roles]: readonly [Words, Words] = [operator.audit.fields, shell.roles];
-  const shown = (name: string, value: unknown) => {
-    if (String(value) === "true") return shell.yes;
-    if (String(value) === "false") return shell.no;
-    if (typeof value !== "string") return JSON.stringify(value);
-    return name === "role" ? (roles[value] ?? value) : value;
-  };
-  return Object.entries(detail)
-    .map(([name, value]) => `${fields[name] ?? name}: ${shown(name, value)}`)
-    .join(", ");
 }

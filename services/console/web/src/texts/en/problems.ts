@@ -58,7 +58,7 @@ export const problems = {
     "cross-site": "Sign in from the console's own page.",
     "code-needs-session": "This account uses one-time codes: sign in on the page.",
     "users-of-companies-only": "You may add accounts for your own companies only.",
-    "operators-setting": "Only the operator changes {setting}. Ask your operator.",
+    "operators-setting": "Only the operator changes this: {setting}. Ask your operator.",
     "no-rpz-licence": "This needs a licence for policy feeds. The operator grants it.",
     "reseller-without-rpz-licence": "This needs a licence for policy feeds. The operator grants it.",
     "records-not-allowed":
@@ -236,7 +236,6 @@ export const problems = {
     "no-such-held-content": "Nothing of the name is held for its content.",
     "guard-by-hand": "{reason}",
     "no-such-limit": "There is no such limit.",
-    "limit-subject": "It is no {scope}.",
     "limit-empty": "Give a limit of the hour or of the day.",
     "instance-held-already": "It is held already.",
     "instance-not-held": "It is not held.",
@@ -254,11 +253,12 @@ export const problems = {
   /** Parts of sentences: why a field was refused, what a host answered. */
   reasons: {
     "file-more": "and {count} more",
-    "guard-complaints": "{wrong} complaints of {tried} recipients (limit {limit} %)",
-    "guard-hard-bounces": "{wrong} hard bounces of {tried} recipients (limit {limit} %)",
-    "guard-unknown-addresses": "{wrong} unknown addresses of {tried} recipients (limit {limit} %)",
+    "guard-complaints": "{wrong} complaints of {tried} recipients (limit {limit}%)",
+    "guard-hard-bounces": "{wrong} hard bounces of {tried} recipients (limit {limit}%)",
+    "guard-unknown-addresses": "{wrong} unknown addresses of {tried} recipients (limit {limit}%)",
     "guard-rise": "{sent} recipients in an hour, where the busiest hour before had {busiest}",
     "guard-new-country": "{credential} is used from {country}, and was known from {known}",
+    "limit-subject": "this is no {scope}",
     "paused-by": "by {login}",
     "bounces-above": "bounces: {bounced} of {tried} recipients (limit {limit}%)",
     "limit-hour": "hour",
@@ -271,7 +271,6 @@ export const problems = {
     "at-most": "must be at most {most}",
     "at-least-characters": "needs at least {least} characters",
     "at-most-characters": "takes at most {most} characters",
-    "whole-number-from-to": "must be a whole number from {least} to {most}",
     "whole-number": "must be a whole number",
     "percent-encoded": "must be percent-encoded UTF-8",
     "no-nul": "holds characters that cannot be stored",
@@ -432,6 +431,11 @@ export const problems = {
     "column-invalid": "the column {column} is not valid",
   } satisfies Words as Words,
   /** What fields are called in a sentence that does not stand beside them. */
+  /** What stands in gaps called so. */
+  names: {
+    role: { reseller: "reseller", company: "company", instance: "instance" },
+    scope: { instance: "instance", campaign: "campaign", sender: "sender" },
+  },
   fields: {
     grupos: "Whom to send to (groups or filters)",
     asunto: "The subject",
