@@ -148,7 +148,7 @@ export const SENTENCES = {
   "check-malformed": "the answer is malformed",
   "check-text": "the answer does not have the text",
   "check-certificate": "the certificate is not valid: {error}",
-  "check-certificate-expires": "the certificate ends in {days} days",
+  "check-certificate-expires": "the certificate ends soon, days left: {days}",
   "check-greeting": "the greeting is {reply}",
   "check-rcode": "answered {rcode}",
   "check-no-records": "answered without a record",
@@ -295,9 +295,9 @@ export const SENTENCES = {
   "sending-held": "envios retenidos: {reason}",
 
   // Why an instance is held
-  "guard-complaints": "{wrong} complaints of {tried} recipients (limit {limit}%)",
-  "guard-hard-bounces": "{wrong} hard bounces of {tried} recipients (limit {limit}%)",
-  "guard-unknown-addresses": "{wrong} unknown addresses of {tried} recipients (limit {limit}%)",
+  "guard-complaints": "complaints: {wrong} of {tried} recipients (limit {limit}%)",
+  "guard-hard-bounces": "hard bounces: {wrong} of {tried} recipients (limit {limit}%)",
+  "guard-unknown-addresses": "unknown addresses: {wrong} of {tried} recipients (limit {limit}%)",
   "guard-rise": "{sent} recipients in an hour, where the busiest hour before had {busiest}",
   "guard-new-country": "{credential} is used from {country}, and was known from {known}",
   "content-judged": "the content filter gives it a score of {score}",
@@ -542,7 +542,7 @@ export const SENTENCES = {
   "part-unlawful": "octets that are not lawful",
   "part-octets": "{octets} octets, its algorithm makes {wanted}",
   "part-octets-least": "{octets} octets, at least {least} are needed",
-  "octets-too-many": "{octets} octets too many",
+  "octets-too-many": "too many octets: {octets}",
   "data-too-long": "the data is longer than {most} octets",
   "too-many-parts": "{text} is more than {type} has",
   "number-from-to": "{text} is not a number from {least} to {most}",
@@ -624,7 +624,7 @@ export const SENTENCES = {
 
   // Key files
   "no-public-key": "it has no public key of its algorithm",
-  "public-key-octets": "the public key has octets too many",
+  "public-key-octets": "the public key has too many octets",
   "key-number-missing": "{name} is missing",
   "key-number-not-base64": "{name} is not base64",
   "key-number-length": "{name} has {octets} octets, not {wanted}",

@@ -2,12 +2,12 @@ import type { Sentence, SentenceCode } from "../../sentences.ts";
 
 /** Why an instance or a campaign is held, as the mail API and notices say it: without accents, as that API's words are. */
 const WORDS: { readonly [Code in SentenceCode]?: string } = {
-  "guard-complaints": "{wrong} quejas de {tried} destinatarios (tope {limit} %)",
-  "guard-hard-bounces": "{wrong} rebotes duros de {tried} destinatarios (tope {limit} %)",
-  "guard-unknown-addresses": "{wrong} direcciones desconocidas de {tried} destinatarios (tope {limit} %)",
+  "guard-complaints": "quejas: {wrong} de {tried} destinatarios (tope {limit} %)",
+  "guard-hard-bounces": "rebotes duros: {wrong} de {tried} destinatarios (tope {limit} %)",
+  "guard-unknown-addresses": "direcciones desconocidas: {wrong} de {tried} destinatarios (tope {limit} %)",
   "guard-rise": "{sent} destinatarios en una hora; la hora de mayor actividad anterior tuvo {busiest}",
   "guard-new-country": "{credential} se usa desde {country}; antes desde {known}",
-  "content-judged": "el filtro de contenido le da {score} puntos",
+  "content-judged": "el filtro de contenido le da una puntuacion de {score}",
   "content-unseen": "el filtro de contenido no responde",
 };
 

@@ -100,7 +100,7 @@ test("what the audit log tells is in words, without what was left empty", async 
   const reason = sentence("guard-complaints", { wrong: 6, tried: 2000, limit: 0.3 });
   await speak("es");
   expect(describeDetail({ reason, grupos: [], tsig: null, at: "now", notify: ["a@x", "b@x"], role: "company" })).toBe(
-    "motivo: 6 quejas de 2000 destinatarios (límite 0,3 %), inicio: enseguida, avisos a: a@x b@x, rol: Empresa",
+    "motivo: quejas: 6 de 2000 destinatarios (límite 0,3 %), inicio: enseguida, avisos a: a@x b@x, rol: Empresa",
   );
 });
 

@@ -253,9 +253,9 @@ export const problems = {
   /** Parts of sentences: why a field was refused, what a host answered. */
   reasons: {
     "file-more": "and {count} more",
-    "guard-complaints": "{wrong} complaints of {tried} recipients (limit {limit}%)",
-    "guard-hard-bounces": "{wrong} hard bounces of {tried} recipients (limit {limit}%)",
-    "guard-unknown-addresses": "{wrong} unknown addresses of {tried} recipients (limit {limit}%)",
+    "guard-complaints": "complaints: {wrong} of {tried} recipients (limit {limit}%)",
+    "guard-hard-bounces": "hard bounces: {wrong} of {tried} recipients (limit {limit}%)",
+    "guard-unknown-addresses": "unknown addresses: {wrong} of {tried} recipients (limit {limit}%)",
     "guard-rise": "{sent} recipients in an hour, where the busiest hour before had {busiest}",
     "guard-new-country": "{credential} is used from {country}, and was known from {known}",
     "limit-subject": "this is no {scope}",
@@ -306,7 +306,7 @@ export const problems = {
     "key-number-wrong": "the number {name} is not what it has to be in such a key",
     "key-flags": "flags {flags} and protocol {protocol} are not those of a zone's key",
     "no-public-key": "it has no public key of its algorithm",
-    "public-key-octets": "the public key has octets too many",
+    "public-key-octets": "the public key has too many octets",
     "line-without-name": "the line has no name",
     "more-than-a-name": "“{text}” is more than a name",
     "empty-label": "the name has two dots in a row, or begins with one",
