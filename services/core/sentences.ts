@@ -563,7 +563,7 @@ export const SENTENCES = {
   "no-salt": "{text} is not a salt in hexadecimal",
   "no-base32": "{text} is not base32hex",
   "no-locator": "{text} is not four groups of hexadecimal digits",
-  "hyphened-octets": "{text} is not {count} octets in hexadecimal parted by hyphens",
+  "hyphened-octets": "{text} is not {count} octets in hexadecimal separated by hyphens",
   "no-altitude": "{text} is not an altitude in metres",
   "no-precision": "{text} is not a size or precision in metres",
   "no-angle": "{text} is not an angle in degrees, minutes and seconds",
