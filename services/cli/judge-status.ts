@@ -80,7 +80,7 @@ const JUDGES = {
   quarantine: ({ inbound }, { quarantined }) =>
     inbound &&
     (inbound.quarantined > quarantined
-      ? [`${inbound.quarantined} messages in quarantine: look at them in the console`]
+      ? [`messages in quarantine: ${inbound.quarantined}, look at them in the console`]
       : []),
   mailbox: ({ inbound }) => inbound?.mailboxes.map(({ name, problem }) => `mailbox ${name} cannot be read: ${problem}`),
   "instance-held": ({ held }) => held?.map(({ name, reason }) => `instance ${name} is held: ${reason}`),
@@ -171,7 +171,7 @@ function judgeNames({ hostname, bounceDomain, trackingUrl, listen }: Settings): 
 }
 
 function describeEnding(days: number): string {
-  return days < 0 ? "the certificate has ended" : `the certificate ends in ${days} days`;
+  return days < 0 ? "the certificate has ended" : `the certificate ends in ${days} ${days === 1 ? "day" : "days"}`;
 }
 
 function judgeNode({ node, services, lagMs, silentSeconds }: SeenNode, limits: StatusLimits): string[] {

@@ -1,5 +1,5 @@
 import { parseDomainName } from "../core/dns/name.ts";
-import { parseRdata } from "../core/dns/rdata/rdata.ts";
+import { parseRdata, rdataReason } from "../core/dns/rdata/rdata.ts";
 import { TYPE } from "../core/dns/rr-types.ts";
 import type { RecordDraft } from "../core/dns/zone-edit.ts";
 import { type Refusal, unacceptable } from "../core/refusal.ts";
@@ -38,6 +38,6 @@ function draftOf({ name, type, value, preference }: ZoneRecord): Result<RecordDr
   if (!owner.ok) return refuse(unacceptable("for-name", { name, reason: owner.error.message }));
   const text = type === "MX" ? `${preference} ${value}.` : type === "CNAME" ? `${value}.` : value;
   const rdata = parseRdata(TYPE[type], text, owner.value, "value");
-  if (!rdata.ok) return refuse(unacceptable("for-name", { name, reason: rdata.error.message }));
+  if (!rdata.ok) return refuse(unacceptable("for-name", { name, reason: rdataReason(rdata.error) }));
   return ok({ owner: owner.value, type: TYPE[type], ttl: undefined, rdata: rdata.value });
 }

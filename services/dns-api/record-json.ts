@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { type DomainName, formatRelative, parseDomainName } from "../core/dns/name.ts";
-import { hasPriority, joinPriority, parseRdata, splitPriority } from "../core/dns/rdata/rdata.ts";
+import { hasPriority, joinPriority, parseRdata, rdataReason, splitPriority } from "../core/dns/rdata/rdata.ts";
 import type { ResourceRecord } from "../core/dns/record.ts";
 import { typeCode, typeMnemonic } from "../core/dns/rr-types.ts";
 import { checkRecordType } from "../core/dns/zone-checks.ts";
@@ -107,11 +107,5 @@ function readRdata(type: number, value: string, prio: string | null, apex: Domai
     return refuse(invalidField("rr_prio", "no-priority", { type: typeMnemonic(type) }));
   }
   const rdata = parseRdata(type, joinPriority(type, prio, value), apex, "value");
-  if (rdata.ok) return rdata;
-  const { field: part } = rdata.error;
-  return refuse(
-    part === "value"
-      ? invalidField("value", rdata.error)
-      : invalidField("value", "of-a-part", { part, reason: rdata.error }),
-  );
+  return rdata.ok ? rdata : refuse(invalidField("value", rdataReason(rdata.error)));
 }

@@ -112,7 +112,7 @@ describe("key files that hold no key", () => {
     [
       "a public key whose exponent has an octet too many",
       publicWith((octets) => [octets[0]! + 1, 0, ...octets.subarray(1)]),
-      "octets too many",
+      "too many octets",
     ],
   ];
 

@@ -257,7 +257,7 @@ const SAID: readonly (readonly [alert: string, series: Readonly<Record<string, s
   [
     "PoolMembersDown",
     { 'palomar_pool_members_turned_total{to="down", instance="one"}': "0x85 1x15" },
-    "1 addresses of pool members went down in ten minutes: `palomar pool down` lists them",
+    "addresses of pool members that went down in ten minutes: 1; `palomar pool down` lists them",
   ],
   // 300 of 320 recipients do not exist.
   [

@@ -209,9 +209,9 @@ describe("who watches", () => {
   });
 
   it.each([
-    ["complaints", { tried: 2_000, complained: 6 }, "6 complaints of 2000 recipients (limit 0.3 %)"],
-    ["hard bounces", { tried: 300, "hard-bounce": 30 }, "30 hard bounces of 300 recipients (limit 10 %)"],
-    ["unknown addresses", { tried: 300, "unknown-address": 25 }, "25 unknown addresses of 300 recipients (limit 8 %)"],
+    ["complaints", { tried: 2_000, complained: 6 }, "complaints: 6 of 2000 recipients (limit 0.3%)"],
+    ["hard bounces", { tried: 300, "hard-bounce": 30 }, "hard bounces: 30 of 300 recipients (limit 10%)"],
+    ["unknown addresses", { tried: 300, "unknown-address": 25 }, "unknown addresses: 25 of 300 recipients (limit 8%)"],
     ["a sudden rise", { sent: 5_000 }, "5000 recipients in an hour, where the busiest hour before had 40"],
   ])("holds an instance for %s, tells operator and owner, and not its neighbour", async (_, counts, reason) => {
     await setGuardSettings(db, watchedId, { notify: ["owner@example.net"] });

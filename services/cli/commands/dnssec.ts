@@ -166,7 +166,7 @@ function registerParentWords(dnssec: Command, runtime: CommandRuntime): void {
     .argument("<fqdn>")
     .option("--off", "leave the DS there to whoever looks after the parent")
     .description(
-      "have the DS in a parent that is hosted here in the same hand follow CDS by itself, as it does at first",
+      "have the DS in a parent that is hosted here and of the same company or reseller follow CDS by itself (the default)",
     )
     .action((fqdn: string, { off = false }: { off?: boolean }) =>
       changeZone(runtime, fqdn, ({ db }, target) => setDsAutomatic(db, target, !off)),

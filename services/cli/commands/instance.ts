@@ -202,7 +202,7 @@ function registerSettings(instance: Command, runtime: CommandRuntime): void {
     .option("--time-zone <zone>", "the zone of its timestamps")
     .option("--archive <on|off>", "the licence to archive what is sent")
     .option("--records <on|off>", "let its users add records of its sender domains to zones hosted here")
-    .option("--failure-reports <on|off>", "tell programs of failures that submit mail and do not ask for reports")
+    .option("--failure-reports <on|off>", "tell programs that submit mail and ask for no reports about failures")
     .option("--language <en|es>", "what reports to senders are written in")
     .option("--event-days <days>", "how long events are kept, or `forever`")
     .option("--archive-days <days>", "how long archived messages are kept, or `forever`")

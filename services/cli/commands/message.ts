@@ -118,7 +118,9 @@ function toLine({ id, accepted, state, recipient, subject, reply }: ReturnType<t
 function toText(story: MessageStory): string {
   const { attempt_list, events, reports, ...message } = toStoryJson(story);
   const facts = Object.entries(message).flatMap(([name, value]) =>
-    value === null || value === "" || value === false ? [] : [`${name}: ${value}`],
+    value === null || value === "" || value === false
+      ? []
+      : [`${name}: ${typeof value === "object" ? value.message : value}`],
   );
   const told = [
     { at: message.accepted, text: "accepted" },

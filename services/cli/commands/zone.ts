@@ -169,5 +169,5 @@ async function importOne({ db, keyRing }: CommandDatabase, owner: ZoneOwner, sou
 function describe(result: Imported): string {
   if ("error" in result) return `${result.domain}: ${result.error}`;
   const warnings = (result.warnings ?? []).map((warning) => `\n  warning: ${warning}`);
-  return `${result.domain}: serial ${result.serial}, ${result.records} records${warnings.join("")}`;
+  return `${result.domain}: serial ${result.serial}, ${result.records} ${result.records === 1 ? "record" : "records"}${warnings.join("")}`;
 }

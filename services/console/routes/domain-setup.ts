@@ -11,6 +11,7 @@ import {
   showUpkeep,
 } from "../../operations/mail/domain-settings.ts";
 import { agreeToSetup, type DomainToSetUp, proposeSetup, type SetupRight } from "../../operations/mail/domain-setup.ts";
+import { sentenceJson } from "../../platform/http/problem.ts";
 import { listFurtherKeys } from "../../store/mail/instances/dkim-keys.ts";
 import { changeUpkeep, postponeDomain } from "../../store/mail/instances/domain-upkeep.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
@@ -115,7 +116,7 @@ const proposals: MakeConsoleEndpoints = (context) => [
     change: { action: "sender-domain.setup", object: ({ params }) => params.domain },
     reply: z.object({
       written: z.array(proposedItem),
-      refused: z.array(z.object({ zone: z.string(), reason: z.string() })),
+      refused: z.array(z.object({ zone: z.string(), reason: sentenceJson })),
     }),
     act: ({ caller, params, fields }) =>
       withDomain(context, caller, params, async (to) => {
@@ -124,7 +125,7 @@ const proposals: MakeConsoleEndpoints = (context) => [
         const agreed = await agreeToSetup(context, to, agreement);
         if (!agreed.ok) return agreed;
         const { written, refused } = agreed.value;
-        const told = refused.map(({ zone, reason }) => ({ zone, reason: sentenceOf(reason).message }));
+        const told = refused.map(({ zone, reason }) => ({ zone, reason: sentenceOf(reason) }));
         return ok({ written: written.map(showProposedItem), refused: told });
       }),
   }),

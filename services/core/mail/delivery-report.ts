@@ -118,7 +118,7 @@ function noticePart(content: ReportContent, form: "headers" | "full" | undefined
     words.introduction(hostname),
     "",
     words.explanation[kind],
-    ...(kind === "delay" ? [words.retries(headerDate(retryUntil))] : []),
+    ...(kind === "delay" ? [words.retries(retryUntil)] : []),
     "",
     ...recipients.flatMap((one) => [
       `<${one.recipient}>: ${words.action[one.action]}`,

@@ -18,8 +18,7 @@ interface ReportWords {
   readonly answer: string;
   /** Stands before words that are no reply. */
   readonly details: string;
-  /** @param until in UTC */
-  readonly retries: (until: string) => string;
+  readonly retries: (until: Date) => string;
   readonly returned: Readonly<Record<"headers" | "full", string>>;
 }
 
@@ -45,7 +44,7 @@ export const REPORT_WORDS: Readonly<Record<ReportLanguage, ReportWords>> = {
     },
     answer: "The answer was",
     details: "Details",
-    retries: (until) => `It is tried until ${until}.`,
+    retries: (until) => `It is tried until ${momentIn("en", until)}.`,
     returned: { headers: "The header of your message is attached.", full: "Your message is attached." },
   },
   es: {
@@ -70,7 +69,13 @@ export const REPORT_WORDS: Readonly<Record<ReportLanguage, ReportWords>> = {
     },
     answer: "La respuesta fue",
     details: "Detalles",
-    retries: (until) => `Se intenta hasta el ${until}.`,
+    retries: (until) => `Se intenta hasta el ${momentIn("es", until)}.`,
     returned: { headers: "Se adjunta la cabecera de su mensaje.", full: "Se adjunta su mensaje." },
   },
 };
+
+/** `Wednesday, December 2, 2026 at 10:00 UTC` */
+function momentIn(language: ReportLanguage, moment: Date): string {
+  const format = { dateStyle: "full", timeStyle: "short", hourCycle: "h23", timeZone: "UTC" } as const;
+  return `${new Intl.DateTimeFormat(language, format).format(moment)} UTC`;
+}

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { type DomainName, domainNameFromWire, isSubdomain, parseDomainName } from "../../core/dns/name.ts";
-import { formatRdata, parseRdata, rdataNames } from "../../core/dns/rdata/rdata.ts";
+import { formatRdata, parseRdata, rdataNames, rdataReason } from "../../core/dns/rdata/rdata.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { isMetaType, TYPE, typeCode } from "../../core/dns/rr-types.ts";
 import { ofRrset, type RrsetChange } from "../../core/dns/rrset-edits.ts";
@@ -188,7 +188,7 @@ const ONLY_ONE: ReadonlySet<number> = new Set([TYPE.SOA, TYPE.CNAME, TYPE.DNAME]
 /** A record's content; names in it are whole. */
 function readContent(type: number, content: string): Result<Uint8Array, Sentence> {
   const rdata = parseRdata(type, content, NOWHERE, "value");
-  if (!rdata.ok) return refuse(sentence("rrset-content", { reason: rdata.error }));
+  if (!rdata.ok) return refuse(sentence("rrset-content", { reason: rdataReason(rdata.error) }));
   const isRelative = rdataNames(type, rdata.value).some(({ offset }) => {
     const name = domainNameFromWire(rdata.value, offset);
     return name.ok && isSubdomain(name.value, NOWHERE);

@@ -1,5 +1,6 @@
 import { validateAddress } from "../../core/mail/address.ts";
 import { senderKey } from "../../core/mail/guard/sending-limits.ts";
+import { inSpanish } from "../../core/mail/guard/spanish-reasons.ts";
 import { escapeHtml } from "../../core/mail/personalise.ts";
 import type { Sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -80,7 +81,9 @@ export async function sendGuardNotice(db: Db, settings: NoticeSettings, notice: 
 }
 
 function composeHtml({ instance, kind, reason }: GuardNotice): string {
-  const paragraphs = [`${instance.name}: ${reason.message}`, ...EXPLAINED[kind]];
+  const spanish = inSpanish(reason).message;
+  const reasons = spanish === reason.message ? spanish : `${reason.message} / ${spanish}`;
+  const paragraphs = [`${instance.name}: ${reasons}`, ...EXPLAINED[kind]];
   // A name or a reason that looks like a tag of a template is one no longer.
   const texts = paragraphs.map((text) => escapeHtml(text).replaceAll("XYZ", "XY&#90;"));
   return `<!doctype html><html><body>${texts.map((text) => `<p>${text}</p>`).join("\n")}</body></html>`;

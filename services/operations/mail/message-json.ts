@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { BOUNCE_REASONS } from "../../core/mail/bounce/reason.ts";
+import { sentenceJson } from "../../platform/http/problem.ts";
 import { type FoundMessage, MESSAGE_STATES } from "../../store/mail/explorer/found-messages.ts";
 import type { MessageStory } from "./message-story.ts";
 
@@ -40,7 +41,7 @@ const pathJson = z.object({
 export const storyJson = messageJson.extend({
   sending: z.boolean().meta({ description: "somebody has it, or what goes with it, in hand" }),
   paused: z.string().nullable().meta({ description: "since when its batch is paused" }),
-  pause_reason: z.string().nullable(),
+  pause_reason: sentenceJson.nullable(),
   destination_held: z.string().nullable().meta({ description: "since when an operator holds its destination" }),
   destination_left_alone_until: z.string().nullable(),
   destination_trouble: z.string().nullable(),
@@ -120,7 +121,7 @@ export function toStoryJson({ message, attempts, events, waiting, reports }: Mes
     ...toMessageJson(message),
     sending: waiting.isLeased,
     paused: waiting.pausedAt?.toISOString() ?? null,
-    pause_reason: waiting.pauseReason?.message ?? null,
+    pause_reason: waiting.pauseReason,
     destination_held: waiting.heldAt?.toISOString() ?? null,
     destination_left_alone_until: waiting.backedOffUntil?.toISOString() ?? null,
     destination_trouble: waiting.backOffReason,

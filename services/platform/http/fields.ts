@@ -127,7 +127,7 @@ function reasonOf(issue: z.core.$ZodIssue): Sentence {
   const { message, minimum = 0, maximum = 0, origin } = issue as z.core.$ZodIssue & Bounds;
   const bounds = { least: `${minimum}`, most: `${maximum}` };
   if (isSentenceCode(message)) return (sentence as LooseSentence)(message, { ...bounds, choices: choicesOf(issue) });
-  if (!/^Invalid (input|string)|^Too (big|small)/.test(message)) return sentence("as-stated", { text: message });
+  if (issue.code === "invalid_value") return sentence("one-of", { choices: choicesOf(issue) });
   if (issue.code === "too_big") return sentence(origin === "string" ? "at-most-characters" : "at-most", bounds);
   if (issue.code === "too_small") return sentence(origin === "string" ? "at-least-characters" : "at-least", bounds);
   if (issue.code !== "invalid_type") return sentence("not-acceptable");
@@ -150,7 +150,8 @@ function valuesOf(issue: z.core.$ZodIssue): string[] {
 }
 
 function listOf(choices: readonly string[]): string {
-  return [choices.slice(0, -1).join(", "), ...choices.slice(-1)].join(" or ");
+  const before = choices.slice(0, -1).join(", ");
+  return [before, ...choices.slice(-1)].filter((some) => some !== "").join(" or ");
 }
 
 interface Bounds {

@@ -82,7 +82,7 @@ it.each<[Partial<KnownStatus>, string]>([
     "no mail gets through: in 30 min 21 recipients were put off, and nobody was delivered to. Can this host connect? The queues by destination in the console have the replies",
   ],
   [{ inbound: { ...GOOD.inbound, waiting: 1_001 } }, "1001 bounces wait: is a bounce service running?"],
-  [{ inbound: { ...GOOD.inbound, quarantined: 1 } }, "1 messages in quarantine: look at them in the console"],
+  [{ inbound: { ...GOOD.inbound, quarantined: 1 } }, "messages in quarantine: 1, look at them in the console"],
   [
     { inbound: { ...GOOD.inbound, mailboxes: [{ name: "reports", problem: "no route" }] } },
     "mailbox reports cannot be read: no route",
@@ -125,6 +125,7 @@ it.each([
   [{ diskFreePercent: null, certificate: { endsInDays: 14 } }, []],
   [{ diskFreePercent: 4, certificate: null }, ["the disk of the data folder has 4 % left"]],
   [{ diskFreePercent: 50, certificate: { endsInDays: 13 } }, ["the certificate ends in 13 days"]],
+  [{ diskFreePercent: 50, certificate: { endsInDays: 1 } }, ["the certificate ends in 1 day"]],
   [{ diskFreePercent: 50, certificate: { endsInDays: -1 } }, ["the certificate has ended"]],
   [{ diskFreePercent: 50, certificate: { problem: "not there" } }, ["the certificate cannot be used: not there"]],
 ])("of a machine with %j it says %j", (machine, problems) => {

@@ -41,12 +41,12 @@ it("says nothing against who does nothing", () => {
 });
 
 test.each([
-  ["complaints", { complaints: { tried: 1_000, wrong: 3 } }, "3 complaints of 1000 recipients (limit 0.3 %)"],
-  ["hardBounces", { hardBounces: { tried: 200, wrong: 20 } }, "20 hard bounces of 200 recipients (limit 5 %)"],
+  ["complaints", { complaints: { tried: 1_000, wrong: 3 } }, "complaints: 3 of 1000 recipients (limit 0.3%)"],
+  ["hardBounces", { hardBounces: { tried: 200, wrong: 20 } }, "hard bounces: 20 of 200 recipients (limit 5%)"],
   [
     "unknownAddresses",
     { unknownAddresses: { tried: 300, wrong: 12 } },
-    "12 unknown addresses of 300 recipients (limit 4 %)",
+    "unknown addresses: 12 of 300 recipients (limit 4%)",
   ],
   [
     "rise",

@@ -21,8 +21,20 @@ export function formatAge(moment: string | number | null | undefined, nowMs = Da
   );
 }
 
+/** How long to wait: in minutes or hours where it is two of them or more. */
+export function formatWait(seconds: number): string {
+  const [unit, length] = WAIT_UNITS.find(([, inSeconds]) => seconds >= 2 * inSeconds) ?? ["second", 1];
+  const format = new Intl.NumberFormat(locale.value, { style: "unit", unit, unitDisplay: "long" });
+  return format.format(Math.ceil(seconds / length));
+}
+
 export function formatNumber(value: number, fractionDigits = 0): string {
   return value.toLocaleString(locale.value, { maximumFractionDigits: fractionDigits });
+}
+
+/** What may be chosen, as `a, b or c`. */
+export function formatChoices(choices: readonly string[]): string {
+  return new Intl.ListFormat(locale.value, { type: "disjunction" }).format(choices);
 }
 
 /** Octets in binary units. */
@@ -32,13 +44,12 @@ export function formatOctets(octets: number): string {
   return `${formatNumber(octets / 1024 ** power, power === 0 ? 0 : 1)} ${units[power]}`;
 }
 
-const AGE_UNITS = [
-  ["year", 31_536_000],
-  ["month", 2_592_000],
-  ["day", 86_400],
+const WAIT_UNITS = [
   ["hour", 3_600],
   ["minute", 60],
 ] as const;
+
+const AGE_UNITS = [["year", 31_536_000], ["month", 2_592_000], ["day", 86_400], ...WAIT_UNITS] as const;
 
 const TIME_FORMATS = new Map<string, Intl.DateTimeFormat>();
 

@@ -1,5 +1,6 @@
 import { render } from "preact";
 import { App } from "./app.tsx";
+import "./chosen-language.ts";
 import { findSession } from "./session.ts";
 import { loadTexts } from "./texts.ts";
 import "./style/index.css";

@@ -1,15 +1,23 @@
 import type { Sentence } from "../../../core/sentences.ts";
+import { formatChoices, formatNumber, formatTime, formatWait } from "./format.ts";
 import type { Problem } from "./http.ts";
 import { texts } from "./texts.ts";
 
 type Words = Readonly<Record<string, string>>;
+
+/** Gaps for moments, which come as ISO 8601. */
+const TIME_GAPS: ReadonlySet<string> = new Set(["time", "until"]);
+/** Gaps for numbers that have decimals: a percentage, and what a filter of content gives. */
+const DECIMAL_GAPS: ReadonlySet<string> = new Set(["limit", "score"]);
 
 /** What happened and what to do, in one or two sentences of the reader's language; the server's own where none is known. */
 export function describeProblem(problem: Problem): string {
   const { problems } = texts().shell;
   const { status, code, values, message, retryAfterSeconds } = problem;
   if (status === 0) return problems.unreachable;
-  if (status === 429) return problems.tooMany(retryAfterSeconds);
+  if (status === 429 && (code === undefined || code === "rate-limited")) {
+    return problems.tooMany(retryAfterSeconds === undefined ? undefined : formatWait(retryAfterSeconds));
+  }
   if (status === 503) return problems.unavailable;
   if (status >= 500) return problems.internal;
   if (status === 413) return problems.tooLarge;
@@ -45,16 +53,19 @@ function wordsOf(words: Words, { code, values }: Pick<Sentence, "code" | "values
   return words[code]?.replace(/\{(\w+)\}/g, (gap, name: string) => {
     const value = values[name];
     if (value === undefined) return gap;
-    return typeof value === "object" ? describeReason(value) : (nameIn(name, value) ?? value);
+    if (typeof value === "object") return describeReason(value);
+    if (DECIMAL_GAPS.has(name)) return formatNumber(Number(value), 2);
+    if (name === "choices") return formatChoices(value.split(/, | or /));
+    return TIME_GAPS.has(name) ? formatTime(value) : (nameIn(name, value) ?? value);
   });
 }
 
 /** What the pages call something that the APIs have a name for. */
 function nameIn(gap: string, value: string): string | undefined {
-  const { fields, columns, parts } = texts().problems;
+  const { problems, dns, mail, operator } = texts();
   const names: Readonly<Record<string, Words>> = {
-    ...{ field: fields, column: columns, part: parts },
-    quota: texts().dns.quotas.names,
+    ...{ field: problems.fields, column: problems.columns, part: problems.parts, ...problems.names },
+    ...{ quota: dns.quotas.names, kind: mail.suppressions.kinds, setting: operator.audit.fields },
   };
   return names[gap]?.[value];
 }

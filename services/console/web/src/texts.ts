@@ -1,19 +1,18 @@
 import { computed, effect, signal } from "@preact/signals";
 import { variantOf } from "./locale.ts";
-import { storedChoice } from "./stored-choice.ts";
 import type { Texts } from "./texts/en/index.ts";
 
 export const LANGUAGES = ["en", "es"] as const;
 export type Language = (typeof LANGUAGES)[number];
 
-/** The language of the interface: as chosen, else the browser's. */
-export const language = storedChoice<Language>("language", (stored) => {
-  const wanted = [stored, ...navigator.languages.map((tag) => tag.slice(0, 2))];
-  return wanted.flatMap((tag) => LANGUAGES.filter((known) => known === tag))[0] ?? "en";
-});
+/** The language of the interface. */
+export const language = signal<Language>("en");
+
+/** What the reader reads, most wanted first, as language tags such as `es-MX`. */
+export const wantedTags = signal<readonly string[]>([]);
 
 /** By which numbers and times are written: the browser's variant of the interface's language. */
-export const locale = computed(() => variantOf(language.value, navigator.languages));
+export const locale = computed(() => variantOf(language.value, wantedTags.value));
 
 const dictionary = signal<Texts | undefined>(undefined);
 
@@ -27,7 +26,6 @@ export function loadTexts(): Promise<void> {
   return new Promise((resolve, reject) => {
     effect(() => {
       const wanted = language.value;
-      document.documentElement.lang = wanted;
       LOAD[wanted]().then((texts) => {
         if (language.peek() === wanted) dictionary.value = texts;
         resolve();

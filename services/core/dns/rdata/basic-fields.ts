@@ -4,7 +4,7 @@ import { domainNameFromWire, formatDomainName, parseDomainName, portableName } f
 import { BAD_ESCAPE, octetsOfText, quotedText } from "../octet-text.ts";
 import { parsePeriodSeconds } from "../period.ts";
 import type { WireWriter } from "../wire-writer.ts";
-import { type Field, missing, wordField } from "./field.ts";
+import { type Field, MISSING, wordField } from "./field.ts";
 
 /** Most octets of a character string (RFC 1035 §3.3). */
 const MAX_STRING_OCTETS = 255;
@@ -89,7 +89,7 @@ export function stringField(name: string): Field {
     layout: "counted",
     parse(tokens, out) {
       const token = tokens.take();
-      if (token === undefined) return missing(name);
+      if (token === undefined) return MISSING;
       const octets = octetsOfText(token.text);
       if (octets === undefined) return BAD_ESCAPE;
       if (octets.length > MAX_STRING_OCTETS) return tooLongString(octets.length);
@@ -109,7 +109,7 @@ export function stringsField(name: string): Field {
     name,
     layout: "rest",
     parse(tokens, out, scope) {
-      if (tokens.peek() === undefined) return missing(name);
+      if (tokens.peek() === undefined) return MISSING;
       for (let token = tokens.take(); token !== undefined; token = tokens.take()) {
         const octets = octetsOfText(token.text);
         if (octets === undefined) return BAD_ESCAPE;
@@ -148,10 +148,10 @@ export function textField(name: string, options: { readonly mayBeEmpty: boolean 
     layout: "rest",
     parse(tokens, out) {
       const token = tokens.take();
-      if (token === undefined) return missing(name);
+      if (token === undefined) return MISSING;
       const octets = octetsOfText(token.text);
       if (octets === undefined) return BAD_ESCAPE;
-      if (octets.length === 0 && !options.mayBeEmpty) return sentence("part-empty", { part: name });
+      if (octets.length === 0 && !options.mayBeEmpty) return sentence("part-empty");
       out.bytes(octets);
       return undefined;
     },

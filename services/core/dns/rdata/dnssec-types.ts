@@ -10,7 +10,7 @@ import {
   typeBitmapField,
   typeField,
 } from "./encoded-fields.ts";
-import { type FieldProblem, fieldEnd, type RdataShape } from "./field.ts";
+import { type FieldProblem, fieldEnd, MISSING, type RdataShape } from "./field.ts";
 
 /** DNSSEC algorithm mnemonics that a master file may use (RFC 4034 appendix A.1 and the registry after it). */
 export const DNSSEC_ALGORITHMS: Readonly<Record<string, number>> = {
@@ -104,8 +104,7 @@ export const DNSSEC_TYPES: ReadonlyMap<number, RdataShape> = new Map<number, Rda
     {
       fields: [nameField("next domain name"), typeBitmapField("types")],
       // RFC 4034 §4.1.2: where there is an NSEC record, there is its type at least.
-      check: (rdata) =>
-        fieldEnd("name", rdata, 0) === rdata.length ? { field: "types", ...sentence("types-missing") } : undefined,
+      check: (rdata) => (fieldEnd("name", rdata, 0) === rdata.length ? { field: "types", ...MISSING } : undefined),
     },
   ],
   [
@@ -146,7 +145,7 @@ export const DNSSEC_TYPES: ReadonlyMap<number, RdataShape> = new Map<number, Rda
         const octets = rdata.length - 6;
         if (octets < LEAST_ZONE_DIGEST_OCTETS) {
           const least = LEAST_ZONE_DIGEST_OCTETS;
-          return { field: "digest", ...sentence("part-octets-least", { part: "digest", octets, least }) };
+          return { field: "digest", ...sentence("part-octets-least", { octets, least }) };
         }
         return checkLength("digest", octets, ZONE_DIGEST_OCTETS.get(rdata[5]!));
       },
@@ -158,5 +157,5 @@ export const DNSSEC_TYPES: ReadonlyMap<number, RdataShape> = new Map<number, Rda
 /** Refuses a digest whose length is not the one that its algorithm has; unknown algorithms pass. */
 export function checkLength(field: string, octets: number, expected: number | undefined): FieldProblem | undefined {
   if (expected === undefined || octets === expected) return undefined;
-  return { field, ...sentence("part-octets", { part: field, octets, wanted: expected }) };
+  return { field, ...sentence("part-octets", { octets, wanted: expected }) };
 }

@@ -1,7 +1,7 @@
 import { sentence } from "../../sentences.ts";
 import { isMetaType, portableMnemonic, TYPE, typeCode, typeMnemonic } from "../rr-types.ts";
 import { numberOf, writeOr } from "./basic-fields.ts";
-import { type Field, missing, type TextForm, wordField } from "./field.ts";
+import { type Field, MISSING, type TextForm, wordField } from "./field.ts";
 
 /** Hexadecimal digits up to the end; blanks may part them. */
 export function hexField(name: string): Field {
@@ -10,8 +10,8 @@ export function hexField(name: string): Field {
     layout: "rest",
     parse(tokens, out) {
       const text = joinTokens(tokens.takeRest());
-      if (text === "") return missing(name);
-      return writeOr(out, parseHex(text), sentence("part-not-hexadecimal", { part: name, text: abridge(text) }));
+      if (text === "") return MISSING;
+      return writeOr(out, parseHex(text), sentence("part-not-hexadecimal", { text: abridge(text) }));
     },
     format: (octets) => (octets.length === 0 ? undefined : formatHex(octets)),
   };
@@ -24,8 +24,8 @@ export function base64Field(name: string, options: { readonly mayBeEmpty?: boole
     layout: "rest",
     parse(tokens, out) {
       const text = joinTokens(tokens.takeRest());
-      if (text === "" && !options.mayBeEmpty) return missing(name);
-      return writeOr(out, parseBase64(text), sentence("part-not-base64", { part: name, text: abridge(text) }));
+      if (text === "" && !options.mayBeEmpty) return MISSING;
+      return writeOr(out, parseBase64(text), sentence("part-not-base64", { text: abridge(text) }));
     },
     format(octets) {
       if (octets.length === 0 && !options.mayBeEmpty) return undefined;

@@ -102,17 +102,15 @@ export function wordField(
     format: codec.format,
     parse(tokens, out, scope) {
       const token = tokens.take();
-      if (token === undefined) return missing(name);
-      if (token.quoted) return sentence("part-quoted", { part: name });
+      if (token === undefined) return MISSING;
+      if (token.quoted) return sentence("part-quoted");
       return codec.parse(token.text, out, scope);
     },
   };
 }
 
 /** What is said of a field that is not there. */
-export function missing(name: string): Sentence {
-  return sentence("part-missing", { part: name });
-}
+export const MISSING = sentence("part-missing");
 
 /** Where the field that starts at `offset` ends; undefined when the octets do not suffice. */
 export function fieldEnd(layout: FieldLayout, rdata: Uint8Array, offset: number): number | undefined {

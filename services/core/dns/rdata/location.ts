@@ -1,6 +1,6 @@
 import { type Sentence, sentence } from "../../sentences.ts";
 import type { WireWriter } from "../wire-writer.ts";
-import { type Field, missing, type TokenCursor } from "./field.ts";
+import { type Field, MISSING, type TokenCursor } from "./field.ts";
 
 /** Zero degrees on the wire (RFC 1876 §2). */
 const EQUATOR = 2 ** 31;
@@ -25,7 +25,7 @@ export const locationField: Field = {
     const longitude = parseAngle(tokens, { name: "longitude", maximumDegrees: 180, positive: "E", negative: "W" });
     if (typeof longitude === "object") return longitude;
     const altitudeText = tokens.take()?.text;
-    if (altitudeText === undefined) return missing("altitude");
+    if (altitudeText === undefined) return ofPart("altitude", MISSING);
     const altitude = parseCentimetres(altitudeText);
     if (altitude === undefined || altitude < -ALTITUDE_BASE_CENTIMETRES || altitude > 4_284_967_295) {
       return sentence("no-altitude", { text: altitudeText });
@@ -58,6 +58,8 @@ export const locationField: Field = {
   },
 };
 
+const ofPart = (part: string, reason: Sentence): Sentence => sentence("of-a-part", { part, reason });
+
 interface AngleForm {
   readonly name: string;
   readonly maximumDegrees: number;
@@ -72,13 +74,14 @@ function parseAngle(tokens: TokenCursor, form: AngleForm): number | Sentence {
     const hemisphere = token.text.toUpperCase();
     if (hemisphere === form.positive || hemisphere === form.negative) {
       const angle = angleOf(parts, form.maximumDegrees);
-      if (angle === undefined) return sentence("no-angle", { text: parts.join(" "), part: form.name });
+      if (angle === undefined) return ofPart(form.name, sentence("no-angle", { text: parts.join(" ") }));
       return hemisphere === form.positive ? angle : -angle;
     }
     parts.push(token.text);
     if (parts.length > 3) break;
   }
-  return sentence("angle-without-end", { part: form.name, positive: form.positive, negative: form.negative });
+  const { positive, negative } = form;
+  return ofPart(form.name, sentence("angle-without-end", { positive, negative }));
 }
 
 function angleOf(parts: readonly string[], maximumDegrees: number): number | undefined {

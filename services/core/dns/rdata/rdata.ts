@@ -1,5 +1,5 @@
 import { ok, type Result, refuse } from "../../result.ts";
-import { type Sentence, sentence } from "../../sentences.ts";
+import { onlySentence, type Sentence, sentence } from "../../sentences.ts";
 import type { DomainName } from "../name.ts";
 import { BAD_ESCAPE, octetsOfText } from "../octet-text.ts";
 import { TYPE, typeMnemonic } from "../rr-types.ts";
@@ -32,6 +32,11 @@ export interface RdataError extends Sentence {
   readonly line?: number;
   /** Column of the text, from 1. */
   readonly column?: number;
+}
+
+/** What is wrong with data, after the part that it is about unless that is the whole. */
+export function rdataReason(error: RdataError): Sentence {
+  return error.field === "value" ? onlySentence(error) : sentence("of-a-part", { part: error.field, reason: error });
 }
 
 /** A name inside RDATA. */
@@ -200,7 +205,7 @@ export function splitPriority(type: number, rdata: Uint8Array): { prio: string |
 
 /** RDLENGTH has 16 bits (RFC 1035 §4.1.3). */
 const MAX_RDATA_OCTETS = 0xffff;
-const UNLAWFUL = { field: "value", ...sentence("part-unlawful", { part: "value" }) };
+const UNLAWFUL = { field: "value", ...sentence("part-unlawful") };
 const TOO_LONG = { field: "value", ...sentence("data-too-long", { most: MAX_RDATA_OCTETS }) };
 
 /** What is known of each type. */
@@ -223,7 +228,7 @@ function formatFields(shape: RdataShape, rdata: Uint8Array, form: TextForm = "ap
   for (const field of shape.fields) {
     const end = fieldEnd(field.layout, rdata, offset);
     const text = end === undefined ? undefined : field.format(rdata.subarray(offset, end), form);
-    if (text === undefined) return { field: field.name, ...sentence("part-unlawful", { part: field.name }) };
+    if (text === undefined) return { field: field.name, ...sentence("part-unlawful") };
     texts.push(text);
     offset = end!;
   }

@@ -12,7 +12,7 @@ import {
   parseDomainName,
   ROOT,
 } from "../name.ts";
-import { formatRdata, parseRdata } from "../rdata/rdata.ts";
+import { formatRdata, parseRdata, rdataReason } from "../rdata/rdata.ts";
 import type { ResourceRecord } from "../record.ts";
 import { isMetaType, TYPE, typeCode, typeMnemonic } from "../rr-types.ts";
 
@@ -76,9 +76,7 @@ export function parseRpzAction(text: string): Result<RpzAction, RpzError> {
     return refuse(sentence("no-local-data", { type: typeMnemonic(type) }));
   }
   const rdata = parseRdata(type, value, undefined, "value");
-  return rdata.ok
-    ? ok(actionOfRecord(type, rdata.value))
-    : refuse(sentence("of-a-part", { part: rdata.error.field, reason: rdata.error }));
+  return rdata.ok ? ok(actionOfRecord(type, rdata.value)) : refuse(rdataReason(rdata.error));
 }
 
 /** The action in the form that {@link parseRpzAction} reads. */

@@ -6,6 +6,7 @@ import { makeConsoleEndpoints } from "../../../../services/console/app.ts";
 import type { ConsoleContext } from "../../../../services/console/context.ts";
 import { en } from "../../../../services/console/web/src/texts/en/index.ts";
 import { es } from "../../../../services/console/web/src/texts/es/index.ts";
+import { rdataShape } from "../../../../services/core/dns/rdata/rdata.ts";
 import { SENTENCES, type SentenceCode } from "../../../../services/core/sentences.ts";
 
 interface Entry {
@@ -62,6 +63,13 @@ describe("the texts of problems", () => {
         }
       }
     }
+  });
+
+  it("name every part of a record's data", () => {
+    const types = Array.from({ length: 0x10000 }, (_, type) => rdataShape(type)?.fields ?? []).flat();
+    const ofLocation = ["latitude", "longitude", "altitude"];
+    const names = new Set([...types.map(({ name }) => name), "ttl", ...ofLocation]);
+    expect([...names].filter((name) => !(name in en.problems.parts && name in es.problems.parts))).toEqual([]);
   });
 
   it("are sentences, or parts of them", () => {

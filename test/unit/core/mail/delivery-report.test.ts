@@ -51,6 +51,15 @@ test.each([
   expect(statusOf({ action, words, reported: null })).toBe(status);
 });
 
+test.each([
+  ["en", "It is tried until Wednesday, December 2, 2026 at 10:00 UTC."],
+  ["es", "Se intenta hasta el mi=C3=A9rcoles, 2 de diciembre de 2026, 10:00 UTC."],
+] as const)("a delay says in its language until when it is tried: %s", (language, words) => {
+  const retryUntil = new Date("2026-12-02T10:00:00Z");
+  const text = composeReport({ ...content, kind: "delay", language, retryUntil }).toString();
+  expect(text.replaceAll("=\r\n", "")).toContain(words);
+});
+
 describe("what another mail system reported", () => {
   const told = (reported: ReportedRecipient["reported"], one: Partial<ReportedRecipient>) =>
     composeReport({ ...content, recipients: [{ ...recipient, ...one, reported }] }).toString();

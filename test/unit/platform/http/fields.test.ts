@@ -57,6 +57,24 @@ describe("validateFields", () => {
     expect(validateFields(fields, input)).toMatchObject({ ok: false, error });
   });
 
+  test.each([
+    ["role", "boss", "must be operator, reseller or company"],
+    ["role", 7, "must be operator, reseller or company"],
+    ["kind", "b", "must be a"],
+    ["email", "nobody", "is not acceptable"],
+    ["count", 5, "is not acceptable"],
+    ["address", "x", "must be address:port, such as 192.0.2.1:53"],
+  ])("says in words of its own why %s may not be %j", (field, value, message) => {
+    const schema = z.object({
+      role: z.enum(["operator", "reseller", "company"]).optional(),
+      kind: z.literal("a").optional(),
+      email: z.email().optional(),
+      count: z.number().multipleOf(2).optional(),
+      address: z.string().regex(/:/, "address-port").optional(),
+    });
+    expect(validateFields(schema, { [field]: value })).toMatchObject({ error: { field, reason: { message } } });
+  });
+
   test("judges long lists to their end", () => {
     const contacts = Array.from({ length: 2_500 }, (_, index) => ({ email: String(index) }));
     expect(validateFields(fields, { contacts })).toEqual({ ok: true, value: { contacts } });

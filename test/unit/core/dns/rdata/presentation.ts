@@ -135,7 +135,7 @@ export const REFUSED: readonly (readonly [type: string, text: string, field: str
   ["A", "192.0.2.1 192.0.2.2", "value", "192.0.2.2 is more than A has"],
   ["A", '"192.0.2.1"', "address", "quoted"],
   ["A", "\\# 3 010203", "address", "not lawful"],
-  ["A", "\\# 5 0102030405", "value", "1 octets too many"],
+  ["A", "\\# 5 0102030405", "value", "too many octets: 1"],
   ["A", "\\# 4 010203", "value", "says 4 octets, 3 follow"],
   ["A", "\\# 4 0102030g", "value", "not hexadecimal"],
   ["AAAA", "2001:db8:::1", "address", "not an IPv6 address"],

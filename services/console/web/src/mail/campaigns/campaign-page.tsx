@@ -7,7 +7,7 @@ import { Page, Section } from "../../components/page.tsx";
 import { useFetched } from "../../fetched.ts";
 import { formatTime } from "../../format.ts";
 import { queryOf } from "../../http.ts";
-import { describeSentence } from "../../problem-words.ts";
+import { describeReason } from "../../problem-words.ts";
 import { texts } from "../../texts.ts";
 import { instancePath, mailApiPath, mailPage } from "../addresses.ts";
 import { BatchProgress } from "../sends/batch-progress.tsx";
@@ -46,7 +46,7 @@ export function CampaignPage({ instance, numid }: { readonly instance: string; r
             {campaign.pausa && (
               <p class="note warn">
                 <span>
-                  {words.pausedBecause(describeSentence(campaign.pausa.motivo), formatTime(campaign.pausa.timestamp))}
+                  {words.pausedBecause(describeReason(campaign.pausa.motivo), formatTime(campaign.pausa.timestamp))}
                 </span>
               </p>
             )}

@@ -1,3 +1,4 @@
+import type { Sentence } from "../../../../../core/sentences.ts";
 import type { Tone } from "../../components/badge.tsx";
 
 export type MessageState = "queued" | "deferred" | "delivered" | "bounced" | "cancelled";
@@ -67,7 +68,7 @@ export interface ReturnedReport {
 export interface Story extends Message {
   readonly sending: boolean;
   readonly paused: string | null;
-  readonly pause_reason: string | null;
+  readonly pause_reason: Sentence | null;
   readonly destination_held: string | null;
   readonly destination_left_alone_until: string | null;
   readonly paced_until: string | null;

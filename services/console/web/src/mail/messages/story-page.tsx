@@ -12,6 +12,7 @@ import { showToast } from "../../components/toasts.tsx";
 import { useFetched } from "../../fetched.ts";
 import { formatNumber, formatTime } from "../../format.ts";
 import { request } from "../../http.ts";
+import { describeReason } from "../../problem-words.ts";
 import { texts } from "../../texts.ts";
 import { instancePath, mailPage } from "../addresses.ts";
 import { eventReasonWords, eventWords } from "../event-words.ts";
@@ -116,15 +117,18 @@ function StoryActions({ instance, story, changed }: StoryProps & { readonly chan
 function Waits({ story }: { readonly story: Story }) {
   const words = texts().mail.messages;
   if (!isUnderWay(story)) return null;
+  const isStopped = story.paused !== null || story.destination_held !== null;
   const reasons = [
     story.sending && words.sending,
-    story.paused !== null && words.paused(formatTime(story.paused), story.pause_reason ?? ""),
+    story.paused !== null &&
+      words.paused(formatTime(story.paused), story.pause_reason ? describeReason(story.pause_reason) : ""),
     story.destination_held !== null && words.held(formatTime(story.destination_held)),
     story.destination_left_alone_until !== null &&
       words.leftAlone(formatTime(story.destination_left_alone_until), story.destination_trouble ?? ""),
     story.paced_until !== null &&
       words.paced[story.paced_by ?? "provider"](story.paced_provider ?? "", formatTime(story.paced_until)),
     story.next_attempt !== null &&
+      !isStopped &&
       story.paced_until === null &&
       (story.waits_for_limit ? words.waitsForLimit : words.next)(formatTime(story.next_attempt)),
   ].filter((reason) => reason !== false);

@@ -1,4 +1,5 @@
 import { useState } from "preact/hooks";
+import type { Sentence } from "../../../../../core/sentences.ts";
 import { useAction } from "../../action.ts";
 import { Badge } from "../../components/badge.tsx";
 import { Button } from "../../components/button.tsx";
@@ -10,6 +11,7 @@ import { showToast } from "../../components/toasts.tsx";
 import { useFetched } from "../../fetched.ts";
 import { formatNumber, formatTime } from "../../format.ts";
 import { request } from "../../http.ts";
+import { describeReason } from "../../problem-words.ts";
 import { texts } from "../../texts.ts";
 import { instancePath } from "../addresses.ts";
 import { DomainWishes, type Wishes } from "./domain-wishes.tsx";
@@ -68,14 +70,18 @@ function ProposedSetup({ instance, domain }: DomainSetupProps) {
   const proposed = useFetched<Proposal>(`${path}/setup?flatten=${flatten}`);
   const agree = useAction(
     (fingerprint: string) =>
-      request<{ written: readonly Item[]; refused: readonly { zone: string; reason: string }[] }>(
+      request<{ written: readonly Item[]; refused: readonly { zone: string; reason: Sentence }[] }>(
         "POST",
         `${path}/setup`,
         { body: { fingerprint, flatten } },
       ),
     ({ written, refused }) => {
       if (refused.length === 0) showToast(words.agreed(formatNumber(written.length)));
-      else showToast(words.refused(refused.map(({ zone, reason }) => `${zone} (${reason})`).join(", ")), "bad");
+      else
+        showToast(
+          words.refused(refused.map(({ zone, reason }) => `${zone} (${describeReason(reason)})`).join(", ")),
+          "bad",
+        );
       proposed.reload();
     },
   );

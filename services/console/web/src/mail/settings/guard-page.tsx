@@ -94,10 +94,17 @@ export function GuardPage({ instance }: { readonly instance: string }) {
 function Held({ held: { since, by, reason } }: { readonly held: NonNullable<Guard["held"]> }) {
   const words = texts().mail.guard;
   return (
-    <Section title={words.held} hint={words.heldSince(formatTime(since), by)}>
+    <Section title={words.held} hint={words.heldSince(formatTime(since), describeHolder(by))}>
       <p>{describeReason(reason)}</p>
     </Section>
   );
+}
+
+/** Who holds it: a login, the guard, or somebody at the command line. */
+function describeHolder(by: string): string {
+  const words = texts().mail.guard;
+  const user = /^command line \((.*)\)$/.exec(by)?.[1];
+  return by === "guard" ? words.byItself : user === undefined ? by : words.byCommand(user);
 }
 
 interface WaitingProps {

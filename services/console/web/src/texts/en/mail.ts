@@ -229,6 +229,8 @@ export const mail = {
     title: "Sending",
     intro: "How much may be sent within an hour and a day (UTC), and whether anything leaves.",
     held: "Nothing leaves: sending is held",
+    byItself: "the guard",
+    byCommand: (user: string) => `the command line (${user})`,
     heldSince: (time: string, by: string) => `Since ${time}, by ${by}. Queued mail stays.`,
     goes: "sends",
     isHeld: "held",

@@ -46,10 +46,7 @@ export const shell = {
   roles: { operator: "Operator", reseller: "Reseller", company: "Company", instance: "Instance user" },
   problems: {
     unreachable: "The console's server cannot be reached. Check the connection and try again.",
-    tooMany: (seconds?: number) =>
-      seconds === undefined
-        ? "Too many requests. Wait a little and try again."
-        : `Too many requests. Try again in ${seconds} seconds.`,
+    tooMany: (wait?: string) => `Too many requests. ${wait ? `Try again in ${wait}` : "Wait a little and try again"}.`,
     unavailable: "The service is not available at present. Nothing was changed; try again in a moment.",
     internal: "The server failed at this. It was logged; try again, and tell your operator if it happens again.",
     tooLarge: "This is larger than the server accepts. Split it into smaller parts.",

@@ -231,6 +231,8 @@ export const mail: Texts["mail"] = {
     title: "Envíos permitidos",
     intro: "Cuánto puede enviarse por hora y por día (UTC), y si algo sale.",
     held: "Nada sale: los envíos están retenidos",
+    byItself: "la vigilancia",
+    byCommand: (user) => `la línea de comandos (${user})`,
     heldSince: (time, by) => `Desde el ${time}, por ${by}. El correo en cola se conserva.`,
     goes: "envía",
     isHeld: "retenida",

@@ -47,10 +47,8 @@ export const shell: Texts["shell"] = {
   roles: { operator: "Operador", reseller: "Revendedor", company: "Empresa", instance: "Usuario de instancia" },
   problems: {
     unreachable: "No se puede alcanzar el servidor de la consola. Revise la conexión y vuelva a intentar.",
-    tooMany: (seconds) =>
-      seconds === undefined
-        ? "Demasiadas solicitudes. Espere un poco y vuelva a intentar."
-        : `Demasiadas solicitudes. Vuelva a intentar en ${seconds} segundos.`,
+    tooMany: (wait) =>
+      `Demasiadas solicitudes. ${wait ? `Vuelva a intentar en ${wait}` : "Espere un poco y vuelva a intentar"}.`,
     unavailable: "El servicio no está disponible por ahora. No se cambió nada; vuelva a intentar en un momento.",
     internal: "El servidor falló. Quedó registrado; vuelva a intentar y avise a su operador si se repite.",
     tooLarge: "Es más grande de lo que el servidor acepta. Divídalo en partes más chicas.",
