@@ -287,7 +287,7 @@ Message details:
 
 Error message below:
 550 - Requested action not taken: no such user here`,
-    expected: [["jane@example.net", "failed", null, "550", "filtered", false]],
+    expected: [["jane@example.net", "failed", null, "550", "userunknown", true]],
   },
   {
     system: "Courier",
@@ -544,7 +544,7 @@ The following recipient(s) could not be reached:
 	Recipient: [SMTP:jane@example.net]
 	Reason: Remote SMTP Server Returned: 550 No such user here
 `,
-    expected: [["jane@example.net", "failed", null, "550", "filtered", false]],
+    expected: [["jane@example.net", "failed", null, "550", "userunknown", true]],
   },
   {
     system: "Merak",
