@@ -9,7 +9,7 @@ import { TakesLong } from "../platform/http/large-requests.ts";
 import type { ZoneSize } from "../store/dns/zone-usage.ts";
 
 /** What a zone file may come to here, where others wait beside it; the operator's command knows no bounds. */
-export const ZONE_FILE_BOUNDS: ZoneBounds = { records: 1_250_000, octets: 128 * 2 ** 20 };
+export const ZONE_FILE_BOUNDS: ZoneBounds = { records: 500_000, octets: 128 * 2 ** 20 };
 
 /** Memory, in octets, that a record takes while it is worked on, beside its own octets. */
 const OCTETS_A_RECORD = 1_000;

@@ -9,6 +9,7 @@ import { isDatabaseAway } from "../postgres/db.ts";
 import type { Dialect } from "./dialect.ts";
 import { type AnyEndpoint, type Sharer, takesQuery } from "./endpoint.ts";
 import { cleanFields, validateFields } from "./fields.ts";
+import type { Judgements } from "./judgements.ts";
 import { parseJsonBody, parseTextBody } from "./request-body.ts";
 
 /** A request whose caller is known and may ask for this, with its body: all that it takes to carry it out, in any thread. */
@@ -33,6 +34,8 @@ export interface Surroundings {
   readonly aside: Aside;
   /** The unread request, for `input: "stream"`. */
   readonly incoming?: IncomingMessage;
+  /** Where large bodies are judged. */
+  readonly judgements?: Judgements;
 }
 
 /** An endpoint's answer to a request: a value for its `reply`, a `RawReply`, or a refusal. */
@@ -43,13 +46,14 @@ export async function carryOut<Caller>(
   declared: AnyEndpoint<Caller>,
   dialect: Pick<Dialect<Caller>, "judgedFields" | "queryFields">,
   asked: Asked<Caller>,
-  { aside, incoming }: Surroundings,
+  { aside, incoming, judgements }: Surroundings,
 ): Promise<Outcome> {
   const { caller, sharer, method, headers, clientAddress, body } = asked;
   const place = await declared.admit?.(caller, body.length, headers);
   if (place && !place.ok) return place;
   const act = async () => {
-    const input = judgeInput(declared, dialect, asked);
+    const judge = () => judgeInput(declared, dialect, asked);
+    const input = judgements ? await judgements.run(sharer, judge) : judge();
     if (!input.ok) return input;
     const { params, fields, text } = input.value;
     const whose = { caller, sharer, method, headers, clientAddress, aside, incoming: incoming as IncomingMessage };

@@ -8,6 +8,7 @@ import type { Observation, Observe } from "../observability/observation.ts";
 import { type Asked, carryOut, failureOf, type Outcome, type Surroundings } from "./carry-out.ts";
 import type { Dialect } from "./dialect.ts";
 import { type AnyEndpoint, RawReply } from "./endpoint.ts";
+import { Judgements } from "./judgements.ts";
 
 /** A body above this, in octets, is parsed and judged in the other thread. */
 const LARGE_BODY_OCTETS = 64 * 1024;
@@ -189,6 +190,7 @@ export async function serveLargeRequests(
     byKey: new Map(service.endpoints.map((declared) => [keyOf(declared), declared])),
   }));
   const away = new AwayRequests(tell);
+  const judgements = new Judgements();
   const stopped = new Promise<void>((resolve) => {
     port.on("message", (message: ToThread | GoOn | "stop") => {
       if (message === "stop") resolve();
@@ -206,7 +208,8 @@ export async function serveLargeRequests(
     // A Buffer arrives as the Uint8Array that it is.
     const body = Buffer.from(buffer, byteOffset, length);
     const aside = <T>(wait: () => Promise<T>) => away.stepAside(id, wait);
-    const outcome = await carryOut(byKey.get(endpoint)!, service.dialect, { ...asked, body }, { aside }).catch(
+    const surroundings = { aside, judgements };
+    const outcome = await carryOut(byKey.get(endpoint)!, service.dialect, { ...asked, body }, surroundings).catch(
       (error) => refuse(failureOf(error, observe, asked)),
     );
     const answered = answerOf(outcome);

@@ -41,9 +41,9 @@ describe("what asks to wait", () => {
     const goesOnAt = new Date(2026, 11, 1, 9);
     const rule: LimitRule = { key: "campaign 7", perHour: null, perDay: 100, over: "refuse" };
     const reached = sendRefusal({ kind: "limit-reached", rule, grain: "day", allowed: 100, goesOnAt }, 0);
-    const en = "Limit reached: 100 recipients per day (of campaign 7). Sending resumes on Dec 1, 2026, 9:00:00 AM.";
+    const en = "Limit reached: 100 per day (of campaign 7). Sending resumes on Dec 1, 2026, 9:00:00 AM.";
     expect(await said(reached, "en")).toBe(en);
-    const es = "Límite alcanzado: 100 destinatarios por día (de la campaña 7). Sigue el 1 dic 2026, 9:00:00.";
+    const es = "Límite alcanzado: 100 por día (de la campaña 7). Los envíos se reanudan el 1 dic 2026, 9:00:00.";
     expect(await said(reached, "es")).toBe(es);
     expect(refusalText(reached)).toMatch(/^limite de envios alcanzado: 100 por dia \(campana 7\), sigue 2026-/);
   });

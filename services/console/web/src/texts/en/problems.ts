@@ -239,7 +239,7 @@ export const problems = {
     "limit-empty": "Give a limit of the hour or of the day.",
     "instance-held-already": "It is held already.",
     "instance-not-held": "It is not held.",
-    "sending-limit-reached": "Limit reached: {allowed} recipients per {grain} ({whose}). Sending resumes on {time}.",
+    "sending-limit-reached": "Limit reached: {allowed} per {grain} ({whose}). Sending resumes on {time}.",
     "sending-limit-never":
       "More recipients than fit into {days} days: the limit is {allowed} per {grain} ({whose}). Send to fewer at a time.",
     "sending-limit-too-low": "More recipients than the limit allows: {allowed} per {grain} ({whose}).",

@@ -279,7 +279,7 @@ export const problems: Texts["problems"] = {
     "limit-empty": "Indique un límite por hora o por día.",
     "instance-held-already": "Ya está retenida.",
     "instance-not-held": "No está retenida.",
-    "sending-limit-reached": "Límite alcanzado: {allowed} destinatarios por {grain} ({whose}). Sigue el {time}.",
+    "sending-limit-reached": "Límite alcanzado: {allowed} por {grain} ({whose}). Los envíos se reanudan el {time}.",
     "sending-limit-never":
       "Más destinatarios de los que caben en {days} días: el límite es de {allowed} por {grain} ({whose}). Envíe a menos a la vez.",
     "sending-limit-too-low": "Más destinatarios que el límite: {allowed} por {grain} ({whose}).",
