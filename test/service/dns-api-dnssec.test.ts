@@ -321,6 +321,12 @@ describe("the parent's DS", () => {
 
   test("is taken from the operator's word", async () => {
     await makeZone("word.example");
+    for (const change of [{ role: "csk" }, { algorithm: 15 }, { algorithm: 15, keys: "ksk-zsk" }]) {
+      expect(await api.call("POST", "/api/v1/dnssec/word.example/rollover", change)).toMatchObject({
+        status: 400,
+        body: { msg: "word.example is not signed" },
+      });
+    }
     const { key_tag: tag } = (await api.call("PUT", "/api/v1/dnssec/word.example", { enabled: true })).body.keys[0];
     const refused = await api.call("POST", "/api/v1/dnssec/word.example/rollover", { role: "csk" });
     expect(refused).toMatchObject({

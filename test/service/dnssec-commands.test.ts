@@ -53,6 +53,9 @@ describe("palomar dnssec", () => {
     const zone = "commands.example";
     await putZone(database, zone, ["@ NS ns1", "ns1 A 192.0.2.53"]);
     expect((await palomar("dnssec", "show", zone)).text).toBe(`${zone} is not signed`);
+    for (const change of [["zsk"], ["--algorithm", "15"]]) {
+      expect((await palomar("dnssec", "rollover", zone, ...change)).refused).toBe(`${zone} is not signed`);
+    }
     const enabled = await shown("enable", zone, "--denial", "nsec3", "--keys", "ksk-zsk", "--algorithm", "15");
     const [ksk, zsk] = enabled.keys;
     expect([ksk!.role, zsk!.role]).toEqual(["ksk", "zsk"]);

@@ -22,6 +22,7 @@ import {
   disableSigning,
   enableSigning,
   KEY_LAYOUTS,
+  rollOverAlgorithm,
   rollOverRole,
   type SigningWish,
 } from "../../operations/dns/zone-signing-switch.ts";
@@ -96,7 +97,7 @@ function registerKeyChanges(dnssec: Command, runtime: CommandRuntime): void {
       return changeZone(runtime, fqdn, ({ db }, target) =>
         algorithm === undefined
           ? rollOverRole(db, target, readOneOf(runtime, KEY_ROLES, role as string))
-          : enableSigning(db, target, { algorithm: readAlgorithm(runtime, algorithm) }),
+          : rollOverAlgorithm(db, target, { algorithm: readAlgorithm(runtime, algorithm) }),
       );
     });
   const key = dnssec.command("key").description("keys in BIND's format, K<zone>+<algorithm>+<tag>.key and .private");

@@ -16,7 +16,12 @@ import {
 import { detailsReply, showDetails, showSigning, signingReply } from "../../operations/dns/signing-json.ts";
 import { exportKey, importKeys } from "../../operations/dns/zone-signing-keys.ts";
 import { findSignedZone, type SignedZone, type SigningTarget } from "../../operations/dns/zone-signing-state.ts";
-import { enableSigning, KEY_LAYOUTS, rollOverRole } from "../../operations/dns/zone-signing-switch.ts";
+import {
+  enableSigning,
+  KEY_LAYOUTS,
+  rollOverAlgorithm,
+  rollOverRole,
+} from "../../operations/dns/zone-signing-switch.ts";
 import { signingWarnings, warnOfParent } from "../../operations/dns/zone-signing-warnings.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { scopeOf } from "../caller.ts";
@@ -30,6 +35,7 @@ const algorithm = z.union(
   "one-of",
 );
 const role = z.enum(KEY_ROLES, "one-of");
+const keyLayout = z.enum(KEY_LAYOUTS, "one-of");
 
 const MOST_KEY_CHARACTERS = 20_000;
 
@@ -78,7 +84,7 @@ const state: MakeEndpoints = (context) => [
       enabled: z.boolean("one-of"),
       denial: z.enum(DENIALS, "one-of").optional(),
       algorithm: algorithm.optional(),
-      keys: z.enum(KEY_LAYOUTS, "one-of").optional(),
+      keys: keyLayout.optional(),
     }),
     reply: warnedReply,
     act: async ({ caller, params: { domain }, fields, headers }) => {
@@ -134,16 +140,19 @@ const keyChanges: MakeEndpoints = (context) => [
     summary: "Replace the keys of a role, or all of them by those of another algorithm",
     params: domainParam,
     fields: z
-      .object({ role: role.optional(), algorithm: algorithm.optional() })
+      .object({
+        role: role.optional(),
+        algorithm: algorithm.optional(),
+        keys: keyLayout.optional().meta({ description: "beside `algorithm`, where not that of the keys there are" }),
+      })
       .refine((given) => given.role !== undefined || given.algorithm !== undefined, { path: ["role"] })
       .meta({ anyOf: [{ required: ["role"] }, { required: ["algorithm"] }] }),
     reply: signingReply,
     act: ({ caller, params: { domain }, fields }) =>
       changeSigning(context, caller, domain, async (target) => {
-        if (fields.algorithm !== undefined) {
-          return enableSigning(context.db, target, { algorithm: fields.algorithm });
-        }
-        return rollOverRole(context.db, target, fields.role!);
+        const { role, algorithm, keys: layout } = fields;
+        if (algorithm !== undefined) return rollOverAlgorithm(context.db, target, { algorithm, layout });
+        return rollOverRole(context.db, target, role!);
       }),
   }),
 ];

@@ -96,6 +96,17 @@ export function rollOverRole(db: Db, target: SigningTarget, role: KeyRole): Prom
   });
 }
 
+/** Begins to replace all keys by those of another algorithm; its own changes nothing. Refuses as {@link startRollover} does. */
+export function rollOverAlgorithm(
+  db: Db,
+  target: SigningTarget,
+  wish: Pick<SigningWish, "algorithm" | "layout">,
+): Promise<Result<SignedZone, Refusal>> {
+  return changeSigning(db, target, async (transaction, { zone, state }) =>
+    state ? changeWish(transaction, target, { zone, state }, wish) : refuse(isNotSigned(target.domain)),
+  );
+}
+
 /** What is said of a zone that would have to be signed. */
 export function isNotSigned(domain: string): Refusal {
   return unacceptable("not-signed", { domain });

@@ -22,7 +22,7 @@ export function AlgorithmDialog({ path, signing, done, onClose }: AlgorithmDialo
   const layout = signing.keys.some(({ role }) => role === "csk") ? "csk" : "ksk-zsk";
   const form = useForm(
     { algorithm: String(others[0]?.[0] ?? ""), keys: layout },
-    ({ algorithm, keys }) => request("PUT", path, { body: { enabled: true, algorithm: Number(algorithm), keys } }),
+    ({ algorithm, keys }) => request("POST", `${path}/rollover`, { body: { algorithm: Number(algorithm), keys } }),
     () => {
       showToast(words.rolledOver);
       onClose();
