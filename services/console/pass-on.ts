@@ -27,7 +27,7 @@ const APIS = {
 
 /** What of a request and of its answer concerns the API, rather than the connection or the session. */
 const PASSED_ON = ["accept", "content-type", "content-length", "content-encoding", "idempotency-key"] as const;
-const PASSED_BACK = ["retry-after", "allow", "content-disposition"] as const;
+const PASSED_BACK = ["retry-after", "allow", "accept-encoding", "content-disposition"] as const;
 
 /**
  * Sends a request on to one of the two APIs, its unread body octet by octet, with a token in the place of a key.

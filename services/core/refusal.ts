@@ -11,6 +11,8 @@ export type Refusal =
   | { readonly kind: "unknown-path" }
   | { readonly kind: "wrong-method"; readonly allowed: readonly string[] }
   | { readonly kind: "malformed-json" }
+  /** A body in a content coding that is not read; `known` are those that are. */
+  | { readonly kind: "unknown-coding"; readonly known: readonly string[] }
   | { readonly kind: "missing-field"; readonly field: string }
   | { readonly kind: "invalid-field"; readonly field: string; readonly reason: Sentence }
   | { readonly kind: "too-large" }
@@ -74,6 +76,8 @@ export function sentenceOf(refusal: Refusal): Sentence {
       return sentence("invalid-field", { field: refusal.field, reason: refusal.reason });
     case "wrong-method":
       return sentence("wrong-method", { methods: refusal.allowed.join(", ") });
+    case "unknown-coding":
+      return sentence("unknown-coding", { codings: refusal.known.join(", ") });
     default:
       return sentence(refusal.kind);
   }

@@ -68,6 +68,7 @@ export const SENTENCES = {
   "unknown-path": "no such path",
   "wrong-method": "method not allowed, use {methods}",
   "malformed-json": "malformed JSON",
+  "unknown-coding": "unknown Content-Encoding, use {codings}",
   "missing-field": "missing field: {field}",
   "invalid-field": "invalid field: {field}: {reason}",
   "too-large": "the request is too large",

@@ -97,6 +97,8 @@ function say(refusal: Refusal): string {
       return "metodo no permitido";
     case "malformed-json":
       return "json invalido";
+    case "unknown-coding":
+      return "content-encoding no admitido";
     case "missing-field":
       return `falta ${refusal.field}`;
     case "invalid-field":

@@ -203,6 +203,10 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
   [{ kind: "unauthenticated" }, "no credentials, or wrong ones"],
   [forbidden("as-stated", { text: "…" }), "known, but not entitled; the text says to what"],
   [{ kind: "malformed-json" }, "the body is no JSON object in UTF-8"],
+  [
+    { kind: "unknown-coding", known: ["<codings>"] },
+    "`Content-Encoding` names none of these, or several; `Accept-Encoding` has them",
+  ],
   [missingField("<field>"), "a field is absent or null"],
   [
     invalidField("<field>", "as-stated", { text: "<reason>" }),
@@ -211,7 +215,10 @@ const REFUSALS: readonly (readonly [Refusal, string])[] = [
   [unacceptable("as-stated", { text: "…" }), "well-formed, but not acceptable; the text says why"],
   [notFound("as-stated", { text: "…" }), "no such object, or one of somebody else's"],
   [conflict("as-stated", { text: "…" }), "it contradicts what is there"],
-  [{ kind: "too-large" }, "the body is larger than `PALOMAR_API_BODY_LIMIT`, or has more than a million values"],
+  [
+    { kind: "too-large" },
+    "the body is larger than `PALOMAR_API_BODY_LIMIT`, or has more than a million values or 10,000 different names of members",
+  ],
   [
     { kind: "rate-limited", retryAfterSeconds: 1 },
     "too many requests for one key, or streams, exports or searches of one caller at a time, or guesses at keys from one address, or at one reseller or instance; `Retry-After` says how long",

@@ -134,6 +134,11 @@ describe("the DNS API through a session", () => {
   });
 });
 
+test("a coding that the API does not read is refused with those that it does", async () => {
+  const refused = await palomar.users.one.call("POST", "/dns/one/company", "{}", { "Content-Encoding": "zstd" });
+  expect(refused).toMatchObject({ status: 415, headers: { "accept-encoding": "identity, gzip, deflate, br" } });
+});
+
 describe("what the API does not wait for", () => {
   const LARGE = JSON.stringify({ crm_id: "x".repeat(8 * 1024 * 1024) });
 

@@ -79,6 +79,16 @@ describe("checks come in order", () => {
     await small.stop();
   });
 
+  test("says in which codings a body may come", async () => {
+    const headers = { Authorization: RESELLER_ONE.key, Reseller: "one", "Content-Encoding": "zstd" };
+    const answer = await callApi("POST", `${api.url}/api/v1/company`, headers, "{}");
+    expect(answer).toMatchObject({
+      status: 415,
+      headers: { "accept-encoding": "identity, gzip, deflate, br" },
+      body: { msg: "unknown Content-Encoding, use identity, gzip, deflate, br" },
+    });
+  });
+
   const TOO_LARGE = "the header fields are too large";
   const EXPECTATION = "the expectation cannot be met";
 

@@ -82,6 +82,11 @@ describe("credentials", () => {
     expect(method.headers.allow).toContain("GET");
   });
 
+  test("a coding that is not read is named before the body is judged", async () => {
+    const answer = await api.north.call("POST", "/v1/grupo", "{}", { "Content-Encoding": "zstd" });
+    expect([answer.status, answer.body]).toEqual([415, refusal("content-encoding no admitido")]);
+  });
+
   test.each([
     ["GARBAGE\r\n\r\n", 400, "peticion http invalida"],
     [`GET /v1/version HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(20_000)}\r\n\r\n`, 431, "cabeceras demasiado grandes"],

@@ -237,6 +237,8 @@ function send<Caller>(ctx: Context, dialect: Dialect<Caller>, refusal: Refusal):
     ctx.body = body;
     setJsonType(ctx, dialect);
   }
+  // RFC 7694 §3
+  if (refusal.kind === "unknown-coding") ctx.set("Accept-Encoding", refusal.known.join(", "));
   if (refusal.kind === "wrong-method") ctx.set("Allow", refusal.allowed.join(", "));
   if (refusal.kind === "rate-limited") ctx.set("Retry-After", String(refusal.retryAfterSeconds));
   if (refusal.kind === "unavailable") ctx.set("Retry-After", "2");

@@ -84,6 +84,8 @@ export function statusOf(refusal: Refusal): number {
       return 409;
     case "too-large":
       return 413;
+    case "unknown-coding":
+      return 415;
     case "rate-limited":
       return 429;
     case "unavailable":

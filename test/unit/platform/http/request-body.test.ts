@@ -12,6 +12,10 @@ function requestOf(chunks: readonly (string | Buffer)[], headers: Record<string,
   return Object.assign(Readable.from(octets), { headers, complete: true }) as unknown as IncomingMessage;
 }
 
+/** An object with so many members. */
+const membersOf = (many: number, from = 0) =>
+  `{${Array.from({ length: many }, (_, index) => `"${from + index}":1`).join(",")}}`;
+
 const readJson = async (chunks: readonly (string | Buffer)[], headers?: Record<string, string>) => {
   const body = await readBody(requestOf(chunks, headers), LIMIT);
   return body.ok ? parseJsonBody(body.value) : body;
@@ -52,9 +56,19 @@ describe("a JSON body", () => {
     ["empty objects", `[${"{},".repeat(2_000_000)}{}]`],
     ["empty lists, in an object", `{"a":[${"[],".repeat(2_000_000)}[]]}`],
     ["levels", "[".repeat(2_000_001)],
+    ["names of members of an object", membersOf(10_001)],
+    [
+      "names of members of many objects",
+      `[${Array.from({ length: 1_001 }, (_, i) => membersOf(10, 10 * i)).join(",")}]`,
+    ],
     ["numbers, behind a text with a quote", `["\\"",${"1,".repeat(2_000_001)}1]`],
   ])("refuses more than it would parse: %s", (_, text) => {
     expect(parseJsonBody(Buffer.from(text))).toEqual({ ok: false, error: { kind: "too-large" } });
+  });
+
+  it("takes a few names of members, however often they are there, in texts too", () => {
+    const text = `{"list":[${Array.from({ length: 100 }, () => membersOf(9_998)).join(",")}],"a":${JSON.stringify(membersOf(9_998, 9_998))}}`;
+    expect(parseJsonBody(Buffer.from(text)).ok).toBe(true);
   });
 
   it.each([
@@ -77,7 +91,9 @@ describe("a JSON body", () => {
   });
 
   it("refuses encodings that it does not know", async () => {
-    expect((await readJson(["{}"], { "content-encoding": "zstd" })).ok).toBe(false);
+    const refused = { ok: false, error: { kind: "unknown-coding", known: ["identity", "gzip", "deflate", "br"] } };
+    expect(await readJson(["{}"], { "content-encoding": "zstd" })).toEqual(refused);
+    expect(await readJson(["{}"], { "content-encoding": "gzip, br" })).toEqual(refused);
   });
 });
 

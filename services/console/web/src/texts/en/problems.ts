@@ -10,6 +10,7 @@ export const problems = {
     "unknown-path": "The server does not know this address. Reload the page: it may be older than the server.",
     "wrong-method": "The server does not do this here. Reload the page: it may be older than the server.",
     "malformed-json": "The server could not read the request. Reload the page and try again.",
+    "unknown-coding": "The server could not read the request. Reload the page and try again.",
     "missing-field": "{field}: fill this in first.",
     "invalid-field": "{field}: {reason}.",
     "no-such-reseller": "There is no such reseller, or it is not yours to see. Choose one beside the pages.",

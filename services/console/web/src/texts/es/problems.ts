@@ -6,6 +6,7 @@ export const problems: Texts["problems"] = {
     "unknown-path": "El servidor no conoce esta dirección. Recargue la página: puede ser más vieja que el servidor.",
     "wrong-method": "El servidor no hace esto aquí. Recargue la página: puede ser más vieja que el servidor.",
     "malformed-json": "El servidor no pudo leer la solicitud. Recargue la página e intente de nuevo.",
+    "unknown-coding": "El servidor no pudo leer la solicitud. Recargue la página e intente de nuevo.",
     "missing-field": "{field}: falta completarlo.",
     "invalid-field": "{field}: {reason}.",
     "no-such-reseller": "No existe ese revendedor, o usted no puede verlo. Elija uno junto a las páginas.",
