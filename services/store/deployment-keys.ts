@@ -99,9 +99,10 @@ function notOurs(keyRing: KeyRing, purpose: KeyPurpose): UnsuitableDatabase {
       );
 }
 
+/** @returns undefined when nothing is noted; an empty note, as operators once wrote it to go on without a secret, is none */
 async function readNoted(db: Db): Promise<string | undefined> {
   const [row] = await queryRows<{ value: string }>(db, "select value from deployment_facts where name = $1", [NAME]);
-  return row?.value;
+  return row?.value || undefined;
 }
 
 /** @returns what is noted now, by us or by somebody else at the same moment; undefined when nothing is */
@@ -113,9 +114,11 @@ async function noteFirst(db: Db, keyRing: KeyRing): Promise<string | undefined> 
   if (keyRing.secretCount !== 1 || !role!.mayNote) return undefined;
   // A database that has sealed values and no note of its keys: the wrong secret, noted, would lock the right one out.
   if ((await listUnopened(db, keyRing)).length > 0) throw notOurs(keyRing, "backup");
-  await queryRows(db, "insert into deployment_facts (name, value) values ($1, $2) on conflict (name) do nothing", [
-    NAME,
-    describe(keyRing),
-  ]);
+  await queryRows(
+    db,
+    `insert into deployment_facts as noted (name, value) values ($1, $2)
+     on conflict (name) do update set value = excluded.value where noted.value = ''`,
+    [NAME, describe(keyRing)],
+  );
   return readNoted(db);
 }

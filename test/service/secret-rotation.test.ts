@@ -147,6 +147,9 @@ it("where nothing is noted yet, only a secret that opens what is sealed is noted
   const digestOf = async (keyRing: KeyRing) => hashApiKey(await completeKeyRing(db, keyRing), "dns", "a key");
   await facts().delete();
   await expect(completeKeyRing(db, STRANGER)).rejects.toThrow("PALOMAR_SECRET is not the one");
+  await facts().insert({ name: "keys", value: "" });
+  await expect(completeKeyRing(db, STRANGER)).rejects.toThrow("PALOMAR_SECRET is not the one");
+  await expect(completeKeyRing(db, fileOf(NEXT, "dns-api"))).rejects.toThrow("the database knows no keys yet");
   expect(await digestOf(NEXT)).toEqual(hashApiKey(NEXT, "dns", "a key"));
   expect(await replaceLostKeys(db, NEXT)).toBe(false);
   expect(await replaceLostKeys(db, KeyRing.ofSecret("quite another secret", [NEXT_SECRET]))).toBe(false);
