@@ -3,25 +3,35 @@ import { type FieldLayout, fieldEnd } from "./field.ts";
 
 const A6 = 38;
 
+type Layouts = readonly FieldLayout[];
+/** MD and MF (RFC 1035 §3.3). */
+const MAIL_AGENT: Layouts = ["name"];
+/** PX (RFC 2163). */
+const MAIL_MAPPING: Layouts = [2, "name", "name"];
+/** SIG (RFC 2535), before the signature. */
+const SIGNATURE_HEAD: Layouts = [18, "name"];
+/** NXT (RFC 2535), before the types. */
+const NEXT: Layouts = ["name"];
+
 /**
  * How the RDATA of types stands on the wire that are taken as octets alone (RFC 3597 §5): name servers that know such a type
  * refuse a zone whose octets are none of it. By type: whether octets are lawful.
  */
 const LAWFUL: ReadonlyMap<number, (rdata: Uint8Array) => boolean> = new Map([
-  // MD, MF (RFC 1035 §3.3), PX (RFC 2163), TALINK.
-  [3, fieldsOf("name")],
-  [4, fieldsOf("name")],
-  [26, fieldsOf(2, "name", "name")],
+  [3, fieldsOf(...MAIL_AGENT)],
+  [4, fieldsOf(...MAIL_AGENT)],
+  [26, fieldsOf(...MAIL_MAPPING)],
+  // TALINK.
   [58, fieldsOf("name", "name")],
   // WKS (RFC 1035 §3.4.2): address, protocol, a bit for each port.
   [11, (rdata) => rdata.length === 5 || (rdata.length > 5 && rdata.length <= 5 + 0x2000 && rdata.at(-1) !== 0)],
   // X25 (RFC 1183), GPOS (RFC 1712).
   [19, (rdata) => fieldsOf("counted")(rdata) && rdata.length > 4 && areDigits(rdata.subarray(1))],
   [27, fieldsOf("counted", "counted", "counted")],
-  // SIG, KEY (RFC 2535), NXT (RFC 2535), DLV (RFC 4431).
-  [24, (rdata) => restOf(rdata, 18, "name") > 0],
+  // SIG, KEY (RFC 2535), NXT, DLV (RFC 4431).
+  [24, (rdata) => restOf(rdata, ...SIGNATURE_HEAD) > 0],
   [25, isKey],
-  [30, (rdata) => isNextBitmap(restIn(rdata, "name"))],
+  [30, (rdata) => isNextBitmap(restIn(rdata, ...NEXT))],
   [32769, isLookaside],
   // EID, NIMLOC, ATMA, SINK.
   [31, (rdata) => rdata.length > 0],
@@ -36,20 +46,20 @@ const LAWFUL: ReadonlyMap<number, (rdata: Uint8Array) => boolean> = new Map([
   [260, isRelay],
 ]);
 
-/** Up to the last name of RDATA whose names are signed in lower case (RFC 4034 §6.2): MD, MF, SIG, PX, NXT. */
-const UP_TO_NAMES: ReadonlyMap<number, readonly FieldLayout[]> = new Map([
-  [3, ["name"]],
-  [4, ["name"]],
-  [24, [18, "name"]],
-  [26, [2, "name", "name"]],
-  [30, ["name"]],
+/** Up to the last name of RDATA whose names are signed in lower case (RFC 4034 §6.2). */
+const UP_TO_NAMES: ReadonlyMap<number, Layouts> = new Map([
+  [3, MAIL_AGENT],
+  [4, MAIL_AGENT],
+  [24, SIGNATURE_HEAD],
+  [26, MAIL_MAPPING],
+  [30, NEXT],
 ]);
 
 /**
  * How lawful RDATA of a type that is taken as octets stands on the wire, up to the last name that is signed in lower case;
  * nothing where there is none.
  */
-export function layoutsUpToNames(type: number, rdata: Uint8Array): readonly FieldLayout[] {
+export function layoutsUpToNames(type: number, rdata: Uint8Array): Layouts {
   return type === A6 ? layoutsOfA6(rdata[0]!) : (UP_TO_NAMES.get(type) ?? []);
 }
 
@@ -58,19 +68,19 @@ export function isLawfulOpaque(type: number, rdata: Uint8Array): boolean {
   return LAWFUL.get(type)?.(rdata) ?? true;
 }
 
-function fieldsOf(...layouts: readonly FieldLayout[]): (rdata: Uint8Array) => boolean {
+function fieldsOf(...layouts: Layouts): (rdata: Uint8Array) => boolean {
   return (rdata) => restOf(rdata, ...layouts) === 0;
 }
 
 /** Octets behind some fields; below 0 where they do not stand there. */
-function restOf(rdata: Uint8Array, ...layouts: readonly FieldLayout[]): number {
+function restOf(rdata: Uint8Array, ...layouts: Layouts): number {
   let at: number | undefined = 0;
   for (const layout of layouts) at = at === undefined ? undefined : fieldEnd(layout, rdata, at);
   return at === undefined ? -1 : rdata.length - at;
 }
 
 /** The octets behind some fields; undefined where these do not stand there. */
-function restIn(rdata: Uint8Array, ...layouts: readonly FieldLayout[]): Uint8Array | undefined {
+function restIn(rdata: Uint8Array, ...layouts: Layouts): Uint8Array | undefined {
   const rest = restOf(rdata, ...layouts);
   return rest < 0 ? undefined : rdata.subarray(rdata.length - rest);
 }
@@ -108,7 +118,7 @@ function isA6(rdata: Uint8Array): boolean {
   return isPadded && restOf(rdata, ...layoutsOfA6(prefix)) === 0;
 }
 
-function layoutsOfA6(prefix: number): readonly FieldLayout[] {
+function layoutsOfA6(prefix: number): Layouts {
   const address = 1 + 16 - (prefix >> 3);
   return prefix > 0 ? [address, "name"] : [address];
 }
