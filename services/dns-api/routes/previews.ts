@@ -8,6 +8,7 @@ import { replaceZone, type ZoneFileApplied } from "../../operations/dns/zone-fil
 import { previewOf } from "../../operations/dns/zone-preview.ts";
 import { changeRecords } from "../../operations/dns/zone-records.ts";
 import { rollBackZone } from "../../operations/dns/zone-rollback.ts";
+import type { Request } from "../../platform/http/endpoint.ts";
 import { cleanFields, validateFields } from "../../platform/http/fields.ts";
 import { parseJson } from "../../platform/http/request-body.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
@@ -58,14 +59,16 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
       if (octets > MOST_BATCH_SHOWN_OCTETS) return refuse({ kind: "too-large" });
       return context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets));
     },
-    act: async ({ caller, sharer, params: { domain }, text, headers }) => {
+    act: async ({ caller, sharer, params: { domain }, text, headers, judge }) => {
       const { db, keyRing, clock } = context;
       const named = zoneTarget(caller, domain);
       if (!named.ok) return named;
       const target = { ...named.value, signer: { keyRing, clock }, quotas: "look" as const };
       if (!(await findZone(db, target.scope, target.apex))) return refuse(zoneDoesNotExist(domain));
       const now = new Date(clock.nowMs());
-      const looked = await (isBatch(headers) ? changeByBatch : replaceInPlace)(context, { caller, target, text, now });
+      const looked = await (isBatch(headers) ? changeByBatch : replaceInPlace)(context, {
+        ...{ caller, target, text, now, judge },
+      });
       const preview = looked.ok ? previewOf(looked.value) : looked;
       return preview.ok ? replyPreview(preview.value, sharer, headers) : preview;
     },
@@ -107,6 +110,7 @@ interface Look {
   readonly target: ZoneTarget;
   readonly text: string;
   readonly now: Date;
+  readonly judge: Request<DnsCaller, object, unknown>["judge"];
 }
 
 async function replaceInPlace(
@@ -125,11 +129,12 @@ async function replaceInPlace(
 
 async function changeByBatch(
   context: DnsApiContext,
-  { caller, target, text, now }: Look,
+  { caller, target, text, now, judge }: Look,
 ): Promise<Result<ZoneChanged, Refusal>> {
-  const fields = readJson(text);
-  if (!fields.ok) return fields;
-  const edits = readBatch(context, fields.value, target.apex);
+  const edits = await judge(() => {
+    const fields = readJson(text);
+    return fields.ok ? readBatch(context, fields.value, target.apex) : fields;
+  });
   if (!edits.ok) return edits;
   return context.largeWork.begin(
     () => context.quotas.workerOf(caller),

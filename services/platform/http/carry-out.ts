@@ -51,13 +51,13 @@ export async function carryOut<Caller>(
   const { caller, sharer, method, headers, clientAddress, body } = asked;
   const place = await declared.admit?.(caller, body.length, headers);
   if (place && !place.ok) return place;
+  const judge = async <T>(judgement: () => T) => (judgements ? judgements.run(sharer, judgement) : judgement());
   const act = async () => {
-    const judge = () => judgeInput(declared, dialect, asked);
-    const input = judgements ? await judgements.run(sharer, judge) : judge();
+    const input = await judge(() => judgeInput(declared, dialect, asked));
     if (!input.ok) return input;
     const { params, fields, text } = input.value;
     const whose = { caller, sharer, method, headers, clientAddress, aside, incoming: incoming as IncomingMessage };
-    return declared.act({ ...whose, params, fields, text });
+    return declared.act({ ...whose, judge, params, fields, text });
   };
   if (!place) return act();
   try {

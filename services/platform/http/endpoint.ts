@@ -39,6 +39,8 @@ export interface Request<Caller, Params, Fields> {
   readonly text: string;
   /** The unread request, for `input: "stream"`. */
   readonly incoming: IncomingMessage;
+  /** For what an operation reads of a large body by itself: as bodies are judged, in turn with those of other callers. */
+  readonly judge: <T>(judgement: () => T) => Promise<T>;
   /** For what waits for the client, or for a server that it names: others work meanwhile. */
   readonly aside: Aside;
 }

@@ -77,6 +77,23 @@ test("what is small is carried out here, and no other thread begins", async () =
   await large.stop();
 });
 
+test("what an operation reads of a large body by itself is judged as bodies are: others go on between two judgements", async () => {
+  const order: string[] = [];
+  const judgement = (name: string) => () => {
+    setTimeout(() => order.push(`after ${name}`));
+    const end = performance.now() + 30;
+    while (performance.now() < end);
+    order.push(name);
+  };
+  const { call, large } = makeSides((side) => async ({ judge }) => {
+    await Promise.all(["first", "second"].map((name) => judge(judgement(name))));
+    return ok({ side });
+  });
+  expect(await call({ text: "x".repeat(LARGE) })).toEqual(ok({ side: "there" }));
+  expect(order.slice(0, 3)).toEqual(["first", "after first", "second"]);
+  await large.stop();
+});
+
 test("a large body goes over, and so does what is found to take long", async () => {
   const { call, ports, large, stops } = makeSides((side) => async ({ caller, fields }) => {
     if (side === "here") throw new TakesLong();
