@@ -94,7 +94,7 @@ export function readServedZones(families: MetricFamilies): {
   const isEmpty = served === 0 && expected > 0;
   const problems = [
     ...(isLoaded ? [] : ["dns-server has not loaded its zones"]),
-    ...(isLoaded && isEmpty ? [`dns-server answers for none of ${expected} zones`] : []),
+    ...(isLoaded && isEmpty ? [`dns-server answers for none of the zones that it should: ${expected}`] : []),
   ];
   const leftOut = labelsOf(families, { metric: "palomar_dns_zone_left_out_octets", label: "zone" });
   return { problems, served: { served, expected, left_out: leftOut } };

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { counted } from "../core/counted.ts";
 import { type Config, VARIABLES } from "../platform/config/config.ts";
 import { bySchema, readConfigFile } from "../platform/config/config-file.ts";
 import { isLoopback } from "../platform/lookups/address-blocks.ts";
@@ -64,7 +65,7 @@ const JUDGES = {
     outcomes &&
     (outcomes.settled === 0 && outcomes.putOff > putOffRecipients
       ? [
-          `no mail gets through: in ${outcomes.minutes} min ${outcomes.putOff} recipients were put off, and nobody was delivered to. Can this host connect? The queues by destination in the console have the replies`,
+          `no mail gets through: recipients put off in ${outcomes.minutes} min: ${outcomes.putOff}, and nobody was delivered to. Can this host connect? The queues by destination in the console have the replies`,
         ]
       : []),
   "pace-waits": ({ queue }, { paceWaitSeconds }) =>
@@ -171,7 +172,7 @@ function judgeNames({ hostname, bounceDomain, trackingUrl, listen }: Settings): 
 }
 
 function describeEnding(days: number): string {
-  return days < 0 ? "the certificate has ended" : `the certificate ends in ${days} ${days === 1 ? "day" : "days"}`;
+  return days < 0 ? "the certificate has ended" : `the certificate ends in ${counted(days, "day")}`;
 }
 
 function judgeNode({ node, services, lagMs, silentSeconds }: SeenNode, limits: StatusLimits): string[] {

@@ -1,3 +1,4 @@
+import { counted } from "../core/counted.ts";
 import { validateAddress } from "../core/mail/address.ts";
 import type { ContentVerdict } from "../core/mail/guard/content.ts";
 import { plainField } from "../core/mail/headers.ts";
@@ -148,9 +149,9 @@ function reply(code: number, enhancedStatus: SmtpReply["enhancedStatus"], text: 
 function refusalReply(refusal: GateRefusal): SmtpReply {
   if (refusal.kind === "held") return reply(451, "4.7.1", `sending is held: ${refusal.reason.message}`);
   const { rule, grain, allowed, goesOnAt, mostDaysAhead } = refusal;
-  const limit = `at most ${allowed} recipients per ${grain} for this ${rule.key.split(" ")[0]}`;
+  const limit = `at most ${counted(allowed, "recipient")} per ${grain} for this ${rule.key.split(" ")[0]}`;
   if (mostDaysAhead !== undefined) {
-    return reply(550, "5.5.3", `${limit}: the message has more than fit into ${mostDaysAhead} days`);
+    return reply(550, "5.5.3", `${limit}: the message has more than fit into ${counted(mostDaysAhead, "day")}`);
   }
   if (goesOnAt === null) return reply(550, "5.5.3", `${limit}: the message has more`);
   return reply(452, "4.5.3", `${limit}: goes on at ${goesOnAt.toISOString().slice(0, 19)}Z`);

@@ -128,7 +128,7 @@ describe("palomar acl add", () => {
       notify: ["192.0.2.1:53", "[2001:db8::1]:5353"],
     });
     expect(taken.notes).toEqual([
-      "warning: the secret of given.example has 20 octets, hmac-sha512 should have at least 64",
+      "warning: the secret of given.example should have at least 64 octets for hmac-sha512, not 20",
       "warning: one has no zone a.example.org yet",
     ]);
     expect(made.notes).toEqual([]);

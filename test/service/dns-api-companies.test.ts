@@ -53,8 +53,8 @@ describe("creating a company", () => {
 
   test.each([
     ["acme-key;-0,0 1", "must have at least 16 characters"],
-    ["0123456789012345", "is too easy to guess: an estimated 36 bits of the 64 that it needs"],
-    ["keykeykeykeykeykey", "is too easy to guess: an estimated 18 bits of the 64 that it needs"],
+    ["0123456789012345", "is too easy to guess: an estimated 36 of the 64 bits that it needs"],
+    ["keykeykeykeykeykey", "is too easy to guess: an estimated 18 of the 64 bits that it needs"],
   ])("refuses the key %j, which somebody could guess", async (apikey, reason) => {
     const { status, body } = await create({ crm_id: "c", name: "n", apikey });
     expect([status, body]).toEqual([400, { msg: `invalid field: apikey: ${reason}` }]);

@@ -399,8 +399,8 @@ describe("keys in BIND's format", () => {
     const before = (await api.call("GET", "/api/v1/soa/no-keys.example")).body;
     const scalar = (octets: Buffer) => text.replace(/^PrivateKey: .*$/m, `PrivateKey: ${octets.toString("base64")}`);
     for (const [keys, msg] of [
-      [{ key, private: scalar(Buffer.alloc(33, 1)) }, "the .private file: PrivateKey has 33 octets, not 32"],
-      [{ key, private: scalar(Buffer.alloc(960, 1)) }, "the .private file: PrivateKey has 960 octets, not 32"],
+      [{ key, private: scalar(Buffer.alloc(33, 1)) }, "the .private file: PrivateKey must have 32 octets, not 33"],
+      [{ key, private: scalar(Buffer.alloc(960, 1)) }, "the .private file: PrivateKey must have 32 octets, not 960"],
       [{ key, private: scalar(Buffer.alloc(32)) }, /^the \.private file: PrivateKey is not between 1 and the order/],
       [
         { key: key.replace("DNSKEY 257", "DNSKEY 385"), private: text },

@@ -167,7 +167,7 @@ describe("palomar dnssec key import", () => {
     const scalar = Buffer.alloc(33, 1).toString("base64");
     writeFileSync(paths.private, text.replace(/^PrivateKey: .*$/m, `PrivateKey: ${scalar}`));
     const refused = await palomar("dnssec", "key", "import", zone, paths.private);
-    expect(refused.refused).toBe("the .private file: PrivateKey has 33 octets, not 32");
+    expect(refused.refused).toBe("the .private file: PrivateKey must have 32 octets, not 33");
     writeFileSync(paths.private, text);
     writeFileSync(paths.key, key.replace("DNSKEY 257", "DNSKEY 385"));
     expect((await palomar("dnssec", "key", "import", zone, paths.private)).refused).toMatch(/is revoked \(flags 385/);

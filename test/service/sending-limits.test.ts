@@ -244,9 +244,11 @@ describe("what is said", () => {
     await setLimit({ scope: "sender", subject: `info@${TEST_DOMAIN}`, perHour: 1 });
     expect(await submit("Info", "one@example.net")).toMatch(/^250 2\.6\.0 /);
     expect(await submit("info", "two@example.net")).toMatch(
-      /^452 4\.5\.3 at most 1 recipients per hour for this sender: goes on at 20\d\d-\d\d-\d\dT\d\d:00:00Z\r\n$/,
+      /^452 4\.5\.3 at most 1 recipient per hour for this sender: goes on at 20\d\d-\d\d-\d\dT\d\d:00:00Z\r\n$/,
     );
-    expect(await submit("info", "two@example.net", "three@example.net")).toMatch(/^550 5\.5\.3 at most 1 recipients/);
+    expect(await submit("info", "two@example.net", "three@example.net")).toMatch(
+      /^550 5\.5\.3 at most 1 recipient per/,
+    );
     expect(await submit("other", "two@example.net")).toMatch(/^250 /);
   });
 
@@ -391,7 +393,9 @@ describe("what may wait", () => {
     expect((await call(emails(1, "later"))).status).toBe(429);
     expect(await call(emails(16, "never"))).toMatchObject({
       status: 400,
-      body: { on: "mas destinatarios de los que caben en 14 dias, nunca se aceptara: 1 por dia (instancia)" },
+      body: {
+        on: "mas destinatarios de los que caben en los dias por venir (14), nunca se aceptara: 1 por dia (instancia)",
+      },
     });
     expect(await submit("info", ...emails(16, "never"))).toMatch(/^550 5\.5\.3 .* more than fit into 14 days/);
   });

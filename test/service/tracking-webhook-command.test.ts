@@ -90,7 +90,7 @@ test("sets, shows, logs, replays and removes", async () => {
       finished: "1970-01-01T00:00:00.000Z",
     },
   ]);
-  expect(shown).toMatch(new RegExp(`^${id}\t.*Z\twaiting\t1 events\t0 attempts\t${outcome.message}$`));
+  expect(shown).toMatch(new RegExp(`^${id}\t.*Z\twaiting\t1 event\t0 attempts\t${outcome.message}$`));
   expect(await palomar("webhook", "remove", "north")).toEqual({ name: "north", removed: true });
 });
 

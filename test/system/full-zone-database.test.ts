@@ -72,7 +72,7 @@ describe("/readyz", () => {
     await startServer();
     expect(await untilReady(503, "not ready")).toMatchObject({
       body: {
-        problems: ["dns-server answers for none of 1 zones"],
+        problems: ["dns-server answers for none of the zones that it should: 1"],
         served: 0,
         expected: 1,
         left_out: ["too-large.test."],

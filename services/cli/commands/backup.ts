@@ -4,6 +4,7 @@ import { access, open, rename, rm, stat } from "node:fs/promises";
 import type { Readable } from "node:stream";
 import type { Command } from "commander";
 import { type BackupRefusal, BackupRefused } from "../../core/backup-format.ts";
+import { counted } from "../../core/counted.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
 import { findKeys, hasKeys } from "../../platform/config/secret.ts";
 import { makeLogger } from "../../platform/observability/logger.ts";
@@ -32,7 +33,7 @@ export function registerBackupCommand(program: Command, runtime: CommandRuntime)
         .withDatabase(({ db, keyRing }) => backUp(db, keyRing, file, runtime))
         .catch(inWords(runtime, file));
       if (leftOut.length > 0) runtime.note(`left out, as they are not of this product: ${leftOut.join(", ")}`);
-      const text = `${sum(rows)} rows in ${file}; without the secret, which belongs elsewhere`;
+      const text = `${counted(sum(rows), "row")} in ${file}; without the secret, which belongs elsewhere`;
       if (file === STANDARD_STREAM) runtime.note(text);
       else runtime.print({ file, rows }, text);
     });
@@ -54,7 +55,7 @@ export function registerBackupCommand(program: Command, runtime: CommandRuntime)
           incarnation: head.incarnation,
           migration: head.migrations.at(-1),
         },
-        `${file} is whole and as it was written: ${sum(tail.rows)} rows of ${head.takenAt}, release ${head.palomar}, ` +
+        `${file} is whole and as it was written: ${counted(sum(tail.rows), "row")} of ${head.takenAt}, release ${head.palomar}, ` +
           `database ${head.incarnation}`,
       );
     });
@@ -71,7 +72,7 @@ export function registerRestoreCommand(program: Command, runtime: CommandRuntime
       const unchanged = inWords(runtime, file, "; nothing was restored");
       if (await isRegularFile(file)) await verify(file, runtime).catch(unchanged);
       const rows = await restore(file, runtime).catch(unchanged);
-      runtime.print({ file, rows }, `${sum(rows)} rows from ${file}`);
+      runtime.print({ file, rows }, `${counted(sum(rows), "row")} from ${file}`);
     });
 }
 

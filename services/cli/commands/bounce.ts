@@ -2,6 +2,7 @@ import { statSync } from "node:fs";
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { Command } from "commander";
+import { counted } from "../../core/counted.ts";
 import { readOwnWording } from "../../core/mail/bounce/own-wording.ts";
 import { OWN_REASONS, SMTP_COMMANDS } from "../../core/mail/bounce/reason.ts";
 import {
@@ -110,7 +111,7 @@ async function listUnknown(runtime: CommandRuntime): Promise<void> {
 function describeTrial({ messages, matches, changes }: WordingTrial): string {
   const lines = changes.map(
     ({ from, to, count, newlyHard }) =>
-      `${count}\t${from} becomes ${to}${newlyHard > 0 ? `, ${newlyHard} addresses newly dead` : ""}`,
+      `${count}\t${from} becomes ${to}${newlyHard > 0 ? `, ${counted(newlyHard, "address", "addresses")} newly dead` : ""}`,
   );
   return [`said in ${matches} of the newest ${messages} messages`, ...lines].join("\n");
 }

@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { counted } from "../../core/counted.ts";
 import { type EmailAddress, validateAddress } from "../../core/mail/address.ts";
 import { toFullContactJson, toMarkedEventJson } from "../../core/mail/contact-json.ts";
 import { formatTimestamp } from "../../core/mail/timestamps.ts";
@@ -71,7 +72,10 @@ function registerErase(contact: Command, runtime: CommandRuntime): void {
       const erasure = await withInstance(runtime, name, ({ db }, { id }) => eraseAddress(db, id, address, options));
       if (isNothing(erasure)) runtime.refuse(`${name} holds nothing on ${email}`);
       const { contacts, events, messages } = erasure;
-      runtime.print({ email, contacts, events, messages }, `${email}: ${events} events, ${messages} messages erased`);
+      runtime.print(
+        { email, contacts, events, messages },
+        `${email}: ${counted(events, "event")}, ${counted(messages, "message")} erased`,
+      );
     });
 }
 

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import type { Command } from "commander";
+import { counted } from "../../core/counted.ts";
 import { readSenderDomain } from "../../core/customer-input.ts";
 import type { SenderReport } from "../../core/mail/reports/report.ts";
 import { reportAddresses } from "../../core/mail/reports/report-addresses.ts";
@@ -149,16 +150,16 @@ function describeView({ dmarc, tls }: SenderReportsView): string[] {
   const next = "policy" in proposal ? ` ${proposal.policy}` : "";
   const because = "because" in proposal ? ` (${proposal.because})` : "";
   return [
-    `dmarc: ${dmarc.reports} reports of ${dmarc.reporters} reporters about ${dmarc.days} days, policy ${dmarc.policy || "unknown"}`,
-    `${dmarc.countedReports} of the reports count`,
-    `${messages} messages, ${passing} pass; ${lostOfSenders} of your senders and ${lostOfOthers} of others fail`,
+    `dmarc: ${counted(dmarc.reports, "report")} of ${counted(dmarc.reporters, "reporter")} about ${counted(dmarc.days, "day")}, policy ${dmarc.policy || "unknown"}`,
+    `reports that count: ${dmarc.countedReports}`,
+    `${counted(messages, "message")}, of which pass: ${passing}; that fail: ${lostOfSenders} of your senders, ${lostOfOthers} of others`,
     `next policy: ${proposal.kind}${next}${because}`,
     ...dmarc.sources.map((one) =>
       [one.source, one.own ? "this deployment" : (one.sender ?? "-"), one.messages, one.messages - one.passing].join(
         "\t",
       ),
     ),
-    `tls: ${tls.reports} reports, ${tls.successes} sessions with success`,
+    `tls: ${counted(tls.reports, "report")}, ${counted(tls.successes, "session")} with success`,
     ...tls.failures.map(({ exchanger, result, sessions }) => [exchanger || "-", result, sessions].join("\t")),
   ];
 }

@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { counted } from "../../core/counted.ts";
 import type { PacePins } from "../../core/mail/pace/allowance.ts";
 import type { Result } from "../../core/result.ts";
 import {
@@ -152,8 +153,8 @@ function lineOf({
 }: PaceView): string {
   const limits = [
     ratePerHour === null ? "no rate" : `${Math.round(ratePerHour)} an hour`,
-    connections === null ? undefined : `${connections} sessions`,
-    messagesPerConnection === null ? undefined : `${messagesPerConnection} messages a session`,
+    connections === null ? undefined : counted(connections, "session"),
+    messagesPerConnection === null ? undefined : `${counted(messagesPerConnection, "message")} a session`,
     waitSeconds > 0 ? `waits ${waitSeconds} s` : undefined,
     pinnedBy === null ? undefined : `pinned by ${pinnedBy}`,
   ];

@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { counted } from "../../core/counted.ts";
 import type { PoolDefinition } from "../../core/dns/follow/follower.ts";
 import { nameOf } from "../../core/dns/follow/follower-edits.ts";
 import { type DomainName, parseDomainName } from "../../core/dns/name.ts";
@@ -147,7 +148,13 @@ function describe({ owner, definition, addresses }: ListedFollower): string {
   const { rule, members } = definition as PoolDefinition;
   const drained = members.filter(({ drain }) => drain).map((member) => member.name);
   const given = [...addresses.ipv4, ...addresses.ipv6].join(" ") || "-";
-  return [nameOf(owner), rule, `${members.length} members`, given, drained.length > 0 ? `drained: ${drained}` : ""]
+  return [
+    nameOf(owner),
+    rule,
+    counted(members.length, "member"),
+    given,
+    drained.length > 0 ? `drained: ${drained}` : "",
+  ]
     .join("\t")
     .trimEnd();
 }

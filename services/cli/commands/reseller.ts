@@ -1,5 +1,6 @@
 import { type Command, Option } from "commander";
 import { hashApiKey, makeApiKey } from "../../core/api-key.ts";
+import { counted } from "../../core/counted.ts";
 import { readChosenKey, readResellerId } from "../../core/customer-input.ts";
 import { deleteReseller } from "../../operations/dns/resellers.ts";
 import { systemClock } from "../../platform/clock.ts";
@@ -98,6 +99,6 @@ function registerRemove(reseller: Command, runtime: CommandRuntime): void {
         runtime,
         await runtime.withDatabase(({ db, keyRing }) => deleteReseller(db, id, { keyRing, clock: systemClock })),
       );
-      runtime.print({ reseller_id: id, zones }, `${id} removed, with ${zones} zones`);
+      runtime.print({ reseller_id: id, zones }, `${id} removed, with ${counted(zones, "zone")}`);
     });
 }

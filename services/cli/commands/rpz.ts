@@ -1,4 +1,5 @@
 import { type Command, Option } from "commander";
+import { counted } from "../../core/counted.ts";
 import { type DomainName, parseDomainName } from "../../core/dns/name.ts";
 import { type RpzImportFormat, readRpzRules } from "../../core/dns/rpz/import.ts";
 import {
@@ -147,7 +148,7 @@ function registerRuleImport(rule: Command, runtime: CommandRuntime): void {
         if (imported.added > 0) await notifyZones(db, [imported.feed.id]);
         return imported;
       });
-      runtime.note(`${report.added} rules added`);
+      runtime.note(`${counted(report.added, "rule")} added`);
       const { feed, added, duplicates, conflicts } = report;
       const rejected = report.rejected.map(({ line, reason }) => ({ line, msg: reason.message }));
       runtime.print(

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
+import { counted } from "../../core/counted.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { hasCluster } from "../../platform/postgres/embedded-postgres-cluster.ts";
 import { findLockHolder } from "../../platform/process-lock.ts";
@@ -167,9 +168,9 @@ function describeDeployment({ zones, signing, queue, outcomes, ...known }: Answe
   return [
     ...nodes.map((node, index) => `${index === 0 ? "nodes   " : "        "} ${describeNode(node)}`),
     `zones    ${zones.published} published, ${zones.suspended} suspended, ${signing.zones} signed`,
-    `queue    ${queue.recipients} recipients, the oldest for ${describeSeconds(queue.oldestSeconds)}`,
-    `         partitions: ${partitions.join(", ")}; ${queue.backoffs} destinations left alone for now`,
-    `         in ${outcomes.minutes} min: ${outcomes.settled} recipients settled, ${outcomes.putOff} put off`,
+    `queue    ${counted(queue.recipients, "recipient")}, the oldest for ${describeSeconds(queue.oldestSeconds)}`,
+    `         partitions: ${partitions.join(", ")}; ${counted(queue.backoffs, "destination")} left alone for now`,
+    `         in ${outcomes.minutes} min: ${counted(outcomes.settled, "recipient")} settled, ${outcomes.putOff} put off`,
     `         ${describePaces(queue)}`,
     `inbound  ${inbound.waiting} waiting, ${inbound.quarantined} in quarantine`,
     ...replication.standbys.map(({ standby, seconds }) => `standby  ${standby}, ${describeSeconds(seconds)} behind`),

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { z } from "zod";
+import { counted } from "../../core/counted.ts";
 import { toConditionJson } from "../../core/mail/filter-json.ts";
 import { webhookFields } from "../../core/mail/webhook-input.ts";
 import { showWebhookBatch, toldNames } from "../../operations/mail/told-events.ts";
@@ -162,7 +163,6 @@ function registerList(webhook: Command, runtime: CommandRuntime): void {
 }
 
 function toLine({ id, state, events, attempts, createdAt, outcome }: WebhookBatch): string {
-  return [id, createdAt.toISOString(), state, `${events} events`, `${attempts} attempts`, outcome?.message ?? ""].join(
-    "\t",
-  );
+  const sizes = [counted(events, "event"), counted(attempts, "attempt")];
+  return [id, createdAt.toISOString(), state, ...sizes, outcome?.message ?? ""].join("\t");
 }

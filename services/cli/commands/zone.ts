@@ -1,5 +1,6 @@
 import { dirname, resolve } from "node:path";
 import type { Command } from "commander";
+import { counted } from "../../core/counted.ts";
 import { parseDomainName } from "../../core/dns/name.ts";
 import type { ZoneOwner } from "../../operations/dns/zone-creation.ts";
 import { exportZone, importZone } from "../../operations/dns/zone-files.ts";
@@ -169,5 +170,5 @@ async function importOne({ db, keyRing }: CommandDatabase, owner: ZoneOwner, sou
 function describe(result: Imported): string {
   if ("error" in result) return `${result.domain}: ${result.error}`;
   const warnings = (result.warnings ?? []).map((warning) => `\n  warning: ${warning}`);
-  return `${result.domain}: serial ${result.serial}, ${result.records} ${result.records === 1 ? "record" : "records"}${warnings.join("")}`;
+  return `${result.domain}: serial ${result.serial}, ${counted(result.records, "record")}${warnings.join("")}`;
 }

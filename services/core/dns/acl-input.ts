@@ -91,7 +91,7 @@ export function readTsigKey(given: {
 export function tsigKeyWarning({ name, algorithm, secret }: TsigKeyParts): string | undefined {
   const octets = SECRET_OCTETS[algorithm];
   if (secret.length >= octets) return undefined;
-  return `the secret of ${name} has ${secret.length} octets, ${algorithm} should have at least ${octets}`;
+  return `the secret of ${name} should have at least ${octets} octets for ${algorithm}, not ${secret.length}`;
 }
 
 function readEach(

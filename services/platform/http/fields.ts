@@ -125,10 +125,12 @@ function holdsLists(schema: ZodType): boolean {
 /** A schema's own message is the code of a sentence, with `least` and `most` for its gaps; zod's are for programmers. */
 function reasonOf(issue: z.core.$ZodIssue): Sentence {
   const { message, minimum = 0, maximum = 0, origin } = issue as z.core.$ZodIssue & Bounds;
+  const isOfParts = origin === "string" || origin === "array";
   const bounds = { least: `${minimum}`, most: `${maximum}` };
   if (isSentenceCode(message)) return (sentence as LooseSentence)(message, { ...bounds, choices: choicesOf(issue) });
   if (issue.code === "invalid_value") return sentence("one-of", { choices: choicesOf(issue) });
   if (issue.code === "too_big") return sentence(origin === "string" ? "at-most-characters" : "at-most", bounds);
+  if (issue.code === "too_small" && minimum === 1 && isOfParts) return sentence("not-empty");
   if (issue.code === "too_small") return sentence(origin === "string" ? "at-least-characters" : "at-least", bounds);
   if (issue.code !== "invalid_type") return sentence("not-acceptable");
   if (issue.expected === "int") return sentence("json-integer");

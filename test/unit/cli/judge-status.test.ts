@@ -79,7 +79,7 @@ it.each<[Partial<KnownStatus>, string]>([
   ],
   [
     { outcomes: { minutes: 30, settled: 0, putOff: 21 } },
-    "no mail gets through: in 30 min 21 recipients were put off, and nobody was delivered to. Can this host connect? The queues by destination in the console have the replies",
+    "no mail gets through: recipients put off in 30 min: 21, and nobody was delivered to. Can this host connect? The queues by destination in the console have the replies",
   ],
   [{ inbound: { ...GOOD.inbound, waiting: 1_001 } }, "1001 bounces wait: is a bounce service running?"],
   [{ inbound: { ...GOOD.inbound, quarantined: 1 } }, "messages in quarantine: 1, look at them in the console"],

@@ -40,7 +40,7 @@ describe("keys that are refused", () => {
       error: {
         kind: "invalid-field",
         field: "apikey",
-        reason: saying(`is too easy to guess: an estimated ${bits} bits of the 64 that it needs`),
+        reason: saying(`is too easy to guess: an estimated ${bits} of the 64 bits that it needs`),
       },
     });
   });

@@ -251,7 +251,7 @@ function parseGenericRdata(type: number, cursor: TokenCursor): Result<Uint8Array
   if (!/^\d{1,5}$/.test(length) || Number(length) !== rdata.length) {
     return refuse({
       field: "value",
-      ...sentence("generic-length", { octets: length || "no", has: rdata.length }),
+      ...sentence("generic-length", { octets: length || "none", has: rdata.length }),
       ...position,
     });
   }

@@ -58,12 +58,7 @@ const apex = parseDomainName("example.org.");
 
 test.each([
   ["TLSA", "3 1 1 zz", "data: not hexadecimal: “zz”", "los datos: no en hexadecimal: «zz»"],
-  [
-    "TLSA",
-    "3 1 1 aabb",
-    "data: 2 octets, its algorithm makes 32",
-    "los datos: 2 octetos en lugar de los 32 de su algoritmo",
-  ],
+  ["TLSA", "3 1 1 aabb", "data: its algorithm makes 32 octets, not 2", "los datos: su algoritmo da 32 octetos, no 2"],
   ["NAPTR", "\\# 9 00010002012B000000", "flags: octets that are not lawful", "los indicadores: octetos no válidos"],
   ["CNAME", "", "target: is missing", "el destino: sin completar"],
   ["CAA", '0 "issue" x', "tag: must not be quoted", "la etiqueta: no puede ir entre comillas"],

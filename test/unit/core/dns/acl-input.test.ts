@@ -107,7 +107,7 @@ describe("a TSIG key", () => {
     };
     expect(warningOf(32)).toBeUndefined();
     for (const octets of [31, 16, 1]) {
-      expect(warningOf(octets)).toBe(`the secret of k has ${octets} octets, hmac-sha256 should have at least 32`);
+      expect(warningOf(octets)).toBe(`the secret of k should have at least 32 octets for hmac-sha256, not ${octets}`);
     }
   });
 

@@ -64,6 +64,8 @@ describe("validateFields", () => {
     ["email", "nobody", "is not acceptable"],
     ["count", 5, "is not acceptable"],
     ["address", "x", "must be address:port, such as 192.0.2.1:53"],
+    ["text", "", "must not be empty"],
+    ["list", [], "must not be empty"],
   ])("says in words of its own why %s may not be %j", (field, value, message) => {
     const schema = z.object({
       role: z.enum(["operator", "reseller", "company"]).optional(),
@@ -71,6 +73,8 @@ describe("validateFields", () => {
       email: z.email().optional(),
       count: z.number().multipleOf(2).optional(),
       address: z.string().regex(/:/, "address-port").optional(),
+      text: z.string().min(1).optional(),
+      list: z.array(z.string()).min(1).optional(),
     });
     expect(validateFields(schema, { [field]: value })).toMatchObject({ error: { field, reason: { message } } });
   });
