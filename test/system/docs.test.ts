@@ -32,7 +32,7 @@ const MACHINES: readonly (readonly [heading: string, where: string])[] = [
   ["Without containers", "systemd.test.ts"],
 ];
 
-const NEEDED = ["bash", "curl", "openssl", "dig", "nsupdate"];
+const NEEDED = ["bash", "curl", "openssl", "dig", "delv", "nsupdate"];
 const missing = NEEDED.filter((program) => !isInstalled(program));
 const why = missing.length > 0 ? ` (skipped: ${missing.join(", ")} not installed)` : "";
 
