@@ -1,7 +1,7 @@
 import type { AttemptPath } from "../core/mail/delivery-attempt.ts";
+import { type DestinationQueue, queueOf } from "../core/mail/queue/destination-queue.ts";
 import type { TlsSession } from "../core/mail/reports/tls-session.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import { lotOf } from "../store/mail/queue/lease-partitions.ts";
 import type { LeasedPartition } from "../store/mail/queue/queue-leases.ts";
 import type { AttemptResult } from "./decide.ts";
 import { LaneLeave } from "./pace/lane-leave.ts";
@@ -32,7 +32,7 @@ interface Blocked {
  */
 export class LaneWay {
   readonly #destination: string;
-  readonly #lot: string;
+  readonly #queue: DestinationQueue;
   readonly #tools: WayTools;
   readonly leave: LaneLeave;
   /** Sources in back-off there, with the seconds for which they stay so. */
@@ -52,16 +52,16 @@ export class LaneWay {
   #waitedInAttemptMs = 0;
   readonly #gate: SourceGate = {
     mayUse: (source) => this.#mayUse(source),
-    mayOpen: (source) => this.#mayUse(source) && this.#tools.shaping.mayOpen(this.#lot, source),
-    opened: (source) => this.#tools.shaping.opened(this.#lot, source),
+    mayOpen: (source) => this.#mayUse(source) && this.#tools.shaping.mayOpen(this.#queue, source),
+    opened: (source) => this.#tools.shaping.opened(this.#queue, source),
   };
 
   constructor({ destination, pool, resting }: LeasedPartition, tools: WayTools) {
     this.#destination = destination;
     this.#key = destination;
-    this.#lot = lotOf(destination, pool);
+    this.#queue = queueOf(destination, pool);
     this.#tools = tools;
-    this.leave = new LaneLeave(tools.shaping, this.#lot);
+    this.leave = new LaneLeave(tools.shaping, this.#queue);
     this.resting = new Map(resting);
   }
 
@@ -130,8 +130,8 @@ export class LaneWay {
     }
     this.#key = route.value.key;
     const exchangers = route.value.peers.map(({ name }) => name);
-    shaping.learn(this.#lot, exchangers);
-    if (shaping.hasTooManySessions(this.#lot)) return undefined;
+    shaping.learn(this.#queue, exchangers);
+    if (shaping.hasTooManySessions(this.#queue)) return undefined;
     const acquired = await this.waitFor(sessions.acquire(route.value, place, this.#wish(route.value)));
     this.#attemptPath = acquired.ok ? acquired.value.path : acquired.error.path;
     if (acquired.ok) {
@@ -157,7 +157,7 @@ export class LaneWay {
 
   /** Until the first of the sources may be used again, in seconds; 0 while one of them may. */
   restSeconds(own: readonly string[]): number {
-    const warming = this.#tools.shaping.warming(this.#lot, own);
+    const warming = this.#tools.shaping.warming(this.#queue, own);
     // What is new waits for no trouble of others.
     const usual = warming.length < own.length ? own.filter((source) => !warming.includes(source)) : own;
     return Math.min(...usual.map((source) => this.resting.get(source) ?? 0));
@@ -188,7 +188,7 @@ export class LaneWay {
   }
 
   #messagesPerConnection(source: string): number {
-    return this.#tools.shaping.messagesPerConnection(this.#lot, source);
+    return this.#tools.shaping.messagesPerConnection(this.#queue, source);
   }
 
   #wish({ demands }: Route): SessionWish {

@@ -1,5 +1,6 @@
 import type { Phrases } from "../core/mail/bounce/phrases.ts";
 import { MOST_PERSONAL_OCTETS } from "../core/mail/personalise.ts";
+import { ANY_SOURCE, type DestinationQueue, queueOf } from "../core/mail/queue/destination-queue.ts";
 import { type RetrySchedule, timeLeft } from "../core/mail/retry.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -7,7 +8,6 @@ import type { Observe } from "../platform/observability/observation.ts";
 import { inSpan } from "../platform/observability/tracing.ts";
 import type { SmtpFailure } from "../platform/smtp/client.ts";
 import type { DeliveryOutcome } from "../store/mail/queue/deliveries.ts";
-import { ANY_SOURCE, lotOf } from "../store/mail/queue/lease-partitions.ts";
 import type { DueDelivery, LeasedPartition, PacedBy } from "../store/mail/queue/queue-leases.ts";
 import { recordOf } from "./attempt-record.ts";
 import {
@@ -90,7 +90,7 @@ export class Lane {
   #trouble: AttemptResult | undefined;
   /** It refused some recipients one after another: what it would say to others is not known. */
   #isInDoubt = false;
-  readonly #lot: string;
+  readonly #queue: DestinationQueue;
   /** Whose memory its messages are. */
   readonly #parties: readonly string[];
   readonly #way: LaneWay;
@@ -99,7 +99,7 @@ export class Lane {
     this.#partition = partition;
     this.#tools = tools;
     this.#draw = tools.random();
-    this.#lot = lotOf(partition.destination, partition.pool);
+    this.#queue = queueOf(partition.destination, partition.pool);
     this.#parties = [`instance ${partition.instanceId}`, `destination ${partition.destination}`];
     this.#way = new LaneWay(partition, tools);
   }
@@ -182,7 +182,7 @@ export class Lane {
     const putOffSeconds = await leave.get(wish, (wait) => this.#way.waitAside(wait));
     if (putOffSeconds === undefined) return true;
     this.#putOff(putOffSeconds);
-    this.#pacedBy = { provider: this.#tools.shaping.providerOf(this.#lot), sources, isPlanned: leave.isPlanned };
+    this.#pacedBy = { provider: this.#tools.shaping.providerOf(this.#queue), sources, isPlanned: leave.isPlanned };
     return false;
   }
 
@@ -239,7 +239,7 @@ export class Lane {
   /** Whether there is no memory for the message, and no place to wait for it, or the provider's rate is used up. */
   #mustWait(): boolean {
     const { budget, shaping } = this.#tools;
-    return budget.isCrowdedFor(this.#composingOctets, this.#parties) || shaping.isUsedUp(this.#lot);
+    return budget.isCrowdedFor(this.#composingOctets, this.#parties) || shaping.isUsedUp(this.#queue);
   }
 
   /** Takes a turn for memory; a destination whose rate is used up is not leased before it has room anyway. */
@@ -290,7 +290,7 @@ export class Lane {
       path: this.#way.attemptPath,
     };
     const tlsSessions = this.#way.takeTlsSessions();
-    const warmUp = source === undefined ? undefined : shaping.plannedFrom(this.#lot, source, this.#way.exchanger);
+    const warmUp = source === undefined ? undefined : shaping.plannedFrom(this.#queue, source, this.#way.exchanger);
     writer.add(recordOf(this.#partition, delivery, { ...ended, archived, tlsSessions, warmUp }), archived && giveBack);
     const { words } = outcome;
     const bounceClass = outcome.kind === "bounced" ? outcome.bounceClass : undefined;
@@ -362,7 +362,7 @@ export class Lane {
     const { destination } = this.#partition;
     // How long a source is to wait that was told to send less is the pace's to say.
     const facts = { messages, durationMs: this.#way.waitedInAttemptMs, exchanger: this.#way.exchanger };
-    if (source !== undefined && shaping.note(this.#lot, source, result, facts)) return;
+    if (source !== undefined && shaping.note(this.#queue, source, result, facts)) return;
     const concern = concernOf(result, wordings.phrases);
     if (concern === "recipient") {
       if (result.kind === "accepted" && source !== undefined) troubled.noteAccepted(destination, source);

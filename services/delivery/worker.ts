@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { queueOf } from "../core/mail/queue/destination-queue.ts";
 import type { RetrySchedule } from "../core/mail/retry.ts";
 import { recentMap } from "../core/recent-map.ts";
 import type { AttemptLog } from "../operations/mail/attempt-log.ts";
@@ -8,7 +9,6 @@ import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { WakeUp } from "../platform/wake-up.ts";
 import { isSpread } from "../store/mail/by-instance.ts";
-import { lotOf } from "../store/mail/queue/lease-partitions.ts";
 import { assignPools, movePartitions } from "../store/mail/queue/pool-assignments.ts";
 import { type DueDelivery, type LeasedPartition, loadDueDeliveries } from "../store/mail/queue/queue-leases.ts";
 import { eachPlace } from "./each-place.ts";
@@ -18,7 +18,7 @@ import { OutcomeWriter } from "./outcome-writer.ts";
 import { rankByEngagement } from "./pace/engagement.ts";
 import type { PaceKeeper } from "./pace/pace-keeper.ts";
 import { type DeliveryPolicy, mostUnnoted, type Scale, scaleOf } from "./policy.ts";
-import type { QueueLook } from "./queue-look.ts";
+import type { LookResult } from "./queue-look.ts";
 import { QueueTurns } from "./queue-turns.ts";
 import { RunningLanes } from "./running-lanes.ts";
 import { PARTITIONS_AT_ONCE, type TrafficShaping } from "./shaping.ts";
@@ -74,7 +74,7 @@ export class DeliveryWorker {
   /** Workers whose leases ran out, for a lease's time: messages of their windows that were not told of yet. */
   readonly #takenFrom = recentMap<string, { readonly windows: number; readonly untilMs: number }>(MOST_DEAD);
   readonly #turns: QueueTurns;
-  /** The last look left something behind, for want of a lane or of room at a destination. */
+  /** The last look left something behind, for want of a lane or of a slot of a destination queue. */
   #wasShort = false;
   /** The last look left mail of which there is more than it could take. */
   #leftSome = false;
@@ -185,9 +185,9 @@ export class DeliveryWorker {
     const limit = Math.max(0, free + this.#soonFree);
     const busy = this.#lanes.busy();
     const partitionsPerInstance = this.#lanes.mostPerInstance;
-    const room = shaping.room();
+    const slots = shaping.freeSlots();
     this.#wasFull = [...busy.values()].some((count) => count >= partitionsPerInstance);
-    this.#wasShort = limit === 0 || [...room.values()].includes(0);
+    this.#wasShort = limit === 0 || [...slots.values()].includes(0);
     this.#leftSome = false;
     const mark = this.#leases.mark();
     const look = await this.#turns.look({
@@ -196,8 +196,8 @@ export class DeliveryWorker {
       leaseSeconds: policy.leaseSeconds,
       busy,
       partitionsPerInstance,
-      room,
-      partitionsPerDestination: Math.min(PARTITIONS_AT_ONCE, policy.groups.default.connections),
+      slots,
+      slotsPerQueue: Math.min(PARTITIONS_AT_ONCE, policy.groups.default.connections),
       unfinished: [...this.#lanes.partitions(), ...this.#writer.unreleased.keys()],
     });
     this.#leftSome = look.leavesSome;
@@ -212,7 +212,7 @@ export class DeliveryWorker {
     return look.taken.length;
   }
 
-  #tell({ abandoned, failures, taken }: QueueLook): void {
+  #tell({ abandoned, failures, taken }: LookResult): void {
     const { observe } = this.#options;
     for (const { workerId, partitions, recipients } of abandoned) {
       const mostRepeated = this.#takeUnnoted(workerId, { partitions, recipients });
@@ -281,14 +281,14 @@ export class DeliveryWorker {
 
   #startLane(partition: LeasedPartition, deliveries: readonly DueDelivery[]): void {
     const { shaping, observe } = this.#options;
-    const lot = lotOf(partition.destination, partition.pool);
-    shaping.begin(lot);
+    const queue = queueOf(partition.destination, partition.pool);
+    shaping.begin(queue);
     const lane = new Lane(partition, this.#laneTools());
     const done = lane
       .run(deliveries)
       .catch((error: unknown) => observe({ kind: "lane-failed", level: "error", partition: partition.id, err: error }))
       .finally(() => {
-        shaping.end(lot);
+        shaping.end(queue);
         this.#lanes.end(partition.id);
         this.#leases.drop(partition.id);
         if (this.#wasShort || (this.#wasFull && this.#hasManyFree)) this.#wakeUp.ring();

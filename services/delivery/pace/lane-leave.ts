@@ -1,3 +1,4 @@
+import type { DestinationQueue } from "../../core/mail/queue/destination-queue.ts";
 import { FREE, type Leave, type TrafficShaping } from "../shaping.ts";
 
 /** Messages wait for so long in all while their partition is in hand: then others have their turn. */
@@ -25,7 +26,7 @@ type Aside = <T>(wait: Promise<T>) => Promise<T>;
 /** The leave of a lane, for one message after another. */
 export class LaneLeave {
   readonly #shaping: TrafficShaping;
-  readonly #lot: string;
+  readonly #queue: DestinationQueue;
   /** Of the message under way, until it is on the wire. */
   #leave: Leave = FREE;
   /** A source that is new, with leave for the message under way that is used: it may be sent anew over another session. */
@@ -36,9 +37,9 @@ export class LaneLeave {
   /** What it was sent away for is a plan of ours. */
   #isPlanned = false;
 
-  constructor(shaping: TrafficShaping, lot: string) {
+  constructor(shaping: TrafficShaping, queue: DestinationQueue) {
     this.#shaping = shaping;
-    this.#lot = lot;
+    this.#queue = queue;
   }
 
   /**
@@ -49,13 +50,13 @@ export class LaneLeave {
   async get({ sources, isResting, usual, touchedDaysAgo }: LeaveWish, aside: Aside): Promise<number | undefined> {
     const usable = sources.filter((source) => !isResting(source));
     if (usual !== undefined) usable.sort((one, other) => Number(other === usual) - Number(one === usual));
-    const warming = this.#shaping.warming(this.#lot, sources);
+    const warming = this.#shaping.warming(this.#queue, sources);
     if (warming.length === 0 || warming.length === sources.length) return this.#getFrom(usable, aside);
     const wanted = usable.filter(
       (source) =>
         warming.includes(source) &&
         !this.#avoided.has(source) &&
-        this.#shaping.wants(this.#lot, source, touchedDaysAgo),
+        this.#shaping.wants(this.#queue, source, touchedDaysAgo),
     );
     if (wanted.length > 0 && (this.#take(wanted) || (await this.#waitSoon(wanted, aside)))) return undefined;
     return this.#getFrom(
@@ -75,11 +76,11 @@ export class LaneLeave {
     if (source === undefined || !isPlanned) return false;
     this.end();
     this.#avoided.add(source);
-    return this.#shaping.warming(this.#lot, sources).length < sources.length;
+    return this.#shaping.warming(this.#queue, sources).length < sources.length;
   }
 
   mayUse(source: string): boolean {
-    return source === this.#used || this.#shaping.mayUse(this.#lot, source, this.#leave);
+    return source === this.#used || this.#shaping.mayUse(this.#queue, source, this.#leave);
   }
 
   /** The message is sent from a source now. @returns false when there is no leave for that one */
@@ -87,7 +88,7 @@ export class LaneLeave {
     const leave = this.#leave;
     this.#leave = FREE;
     if (leave.isPlanned) this.#used = source;
-    return this.#shaping.useLeave(this.#lot, source, leave);
+    return this.#shaping.useLeave(this.#queue, source, leave);
   }
 
   /** The message was not sent, or is. */
@@ -103,14 +104,14 @@ export class LaneLeave {
 
   #take(sources: readonly string[]): boolean {
     // Where all rest there is nobody to speak to, which is found next.
-    const leave = sources.length === 0 ? FREE : this.#shaping.takeLeave(this.#lot, sources);
+    const leave = sources.length === 0 ? FREE : this.#shaping.takeLeave(this.#queue, sources);
     this.#leave = leave ?? FREE;
     return leave !== undefined;
   }
 
   async #wait(sources: readonly string[]): Promise<number | undefined> {
     const startedAtMs = performance.now();
-    const found = await this.#shaping.waitForLeave(this.#lot, sources, MOST_WAIT_MS - this.#waitedMs);
+    const found = await this.#shaping.waitForLeave(this.#queue, sources, MOST_WAIT_MS - this.#waitedMs);
     this.#waitedMs += performance.now() - startedAtMs;
     if (!("waitMs" in found)) {
       this.#leave = found;
@@ -121,7 +122,7 @@ export class LaneLeave {
   }
 
   async #waitSoon(sources: readonly string[], aside: Aside): Promise<boolean> {
-    const found = await aside(this.#shaping.waitForLeave(this.#lot, sources, SOON_MS));
+    const found = await aside(this.#shaping.waitForLeave(this.#queue, sources, SOON_MS));
     if ("waitMs" in found) return false;
     this.#leave = found;
     return true;
