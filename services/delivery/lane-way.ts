@@ -54,7 +54,7 @@ export class LaneWay {
     this.#key = destination;
     this.queue = queueOf(destination, pool);
     this.#tools = tools;
-    this.leave = new LaneLeave(tools.shaping, this.queue);
+    this.leave = new LaneLeave(tools.shaping, this.queue, (wait) => this.waitAside(wait));
     this.resting = new Map(resting);
   }
 
@@ -85,11 +85,6 @@ export class LaneWay {
   /** That the attempt under way turned to last; empty where it did to none. */
   get exchanger(): string {
     return this.#attemptPath?.exchanger ?? "";
-  }
-
-  /** That the session in hand leaves from. */
-  get source(): string | undefined {
-    return this.#session?.source;
   }
 
   /** An attempt begins, after others for the message. */
@@ -134,6 +129,14 @@ export class LaneWay {
     const { failure, source, resting } = acquired.error;
     if (source === undefined && resting) return undefined;
     return refuse({ kind: "tried", result: { kind: "failed", failure }, source });
+  }
+
+  /** The sources that are not in back-off; that of the session in hand comes first. */
+  usableOf(sources: readonly string[]): string[] {
+    const usable = sources.filter((source) => !this.resting.has(source));
+    const usual = this.#session?.source;
+    if (usual === undefined) return usable;
+    return usable.sort((one, other) => Number(other === usual) - Number(one === usual));
   }
 
   /** Gives the session back, for others to use. */

@@ -97,27 +97,15 @@ export class MessageSender {
     this.#place ??= this.#tools.sources.enter(instanceName, campaignNumid);
     const place = this.#place;
     if (!place?.hasToken()) return PUT_OFF;
-    const waits = await this.#getLeave(delivery, place);
+    const { sources } = place;
+    const { touchedDaysAgo } = delivery;
+    const waits = await this.#way.leave.take({ sources, usable: this.#way.usableOf(sources), touchedDaysAgo });
     if (waits !== undefined) return waits;
     try {
       return await this.#sendWithLeave(delivery, place);
     } finally {
       this.#way.leave.end();
     }
-  }
-
-  /**
-   * Takes leave to send one message at its provider's pace, and waits a while for it, with the session kept.
-   * @returns undefined when it has it; where that takes long the partition goes back until then
-   */
-  async #getLeave({ touchedDaysAgo }: DueDelivery, { sources }: SourcePlace): Promise<PutOff | undefined> {
-    const { leave, resting, source: usual } = this.#way;
-    const isResting = (source: string) => resting.has(source);
-    const wish = { sources, isResting, usual, touchedDaysAgo };
-    const seconds = await leave.get(wish, (wait) => this.#way.waitAside(wait));
-    if (seconds === undefined) return undefined;
-    const provider = this.#tools.shaping.providerOf(this.#way.queue);
-    return { kind: "put off", seconds, pacedBy: { provider, sources, isPlanned: leave.isPlanned } };
   }
 
   async #sendWithLeave(delivery: DueDelivery, place: SourcePlace): Promise<Attempt> {
