@@ -88,6 +88,7 @@ export class KnownBackOffs {
     return pools.map(([pool]) => queueOf(destination, pool));
   }
 
+  /** Whether nothing of a queue is to leave now. */
   isSuspended(queue: DestinationQueue): boolean {
     return this.#isSuspended.has(queue) || this.#isSuspended.has(queueOf(splitQueue(queue).destination, ANY_POOL));
   }

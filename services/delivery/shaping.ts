@@ -88,7 +88,7 @@ export interface LearntPace {
  * session each), and how many messages a minute. A provider's own domains, and those that it hosts by the names of all
  * their mail exchangers, share its limits; each other domain has its own, and what a stranger says goes for no
  * provider. The limits are those of one source: a pool has them as often as it has addresses. What is delivered is told
- * by its queue (see `queueOf`).
+ * by its destination queue.
  */
 export class TrafficShaping {
   readonly #policy: DeliveryPolicy;
