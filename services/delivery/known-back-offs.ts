@@ -1,33 +1,41 @@
+import {
+  ANY_POOL,
+  ANY_SOURCE,
+  type DestinationQueue,
+  queueOf,
+  splitQueue,
+} from "../core/mail/queue/destination-queue.ts";
 import type { Db } from "../platform/postgres/db.ts";
-import { ANY_POOL, ANY_SOURCE, lotOf, splitLot } from "../store/mail/queue/lease-partitions.ts";
 import { readBackOffs } from "../store/mail/queue/queue-backoffs.ts";
 
 /** They are read again after so long: one that is not known yet costs a needless attempt, no more. */
 const READ_AGAIN_MS = 500;
 /** Of one statement; what comes after them has its turn later. */
-const MOST_BARRED = 500;
+const MOST_SUSPENDED = 500;
 
-/** What is passed over of an instance's lots. */
-export interface BarredLots {
-  /** Lots, and with the pool `*` destinations. */
-  readonly barred: readonly string[];
-  /** What is barred of destinations from this one on is not given; '' for no end. */
-  readonly before: string;
+/**
+ * Destination queues that rest, as many as one statement is told: those of whose pool every source is in back-off at the
+ * destination. With the pool `*` all of the destination rest, as there is no way to it, or an operator holds it.
+ */
+export interface SuspendedQueues {
+  /** In ascending order. */
+  readonly queues: readonly DestinationQueue[];
+  /** The destination with which the others begin; '' where these are all. */
+  readonly end: string;
 }
 
-/** Sources in back-off at destinations, of all workers: what one look at the queue passes over. */
+/** Sources in back-off at destinations, of all workers, and the queues that are suspended for it. */
 export class KnownBackOffs {
   readonly #sources: ReadonlyMap<string, readonly string[]>;
   readonly #nowMs: () => number;
   /** By destination and source, until when. */
   #until = new Map<string, Map<string, number>>();
   #readAtMs = Number.NEGATIVE_INFINITY;
-  #barred: readonly string[] = [];
-  #isBarred: ReadonlySet<string> = new Set();
-  /** When `read` was last called. */
-  atMs = Number.NEGATIVE_INFINITY;
-  /** When something was found to be barred no longer. */
-  freedAtMs = Number.NEGATIVE_INFINITY;
+  /** The same in both: in ascending order, and to be found by name. */
+  #suspended: readonly DestinationQueue[] = [];
+  #isSuspended: ReadonlySet<DestinationQueue> = new Set();
+  #atMs = Number.NEGATIVE_INFINITY;
+  #resumedAtMs = Number.NEGATIVE_INFINITY;
 
   /**
    * @param sources where the mail of each pool leaves from; '' is the default pool
@@ -38,6 +46,16 @@ export class KnownBackOffs {
     this.#nowMs = nowMs;
   }
 
+  /** When `read` was last called. */
+  get atMs(): number {
+    return this.#atMs;
+  }
+
+  /** When some queue was last found to be suspended no longer. */
+  get resumedAtMs(): number {
+    return this.#resumedAtMs;
+  }
+
   /** They may have changed. */
   forget(): void {
     this.#readAtMs = Number.NEGATIVE_INFINITY;
@@ -46,7 +64,7 @@ export class KnownBackOffs {
   /** Has what is known be of now. @param held destinations that nobody turns to */
   async read(db: Db, held: readonly string[]): Promise<void> {
     const nowMs = this.#nowMs();
-    this.atMs = nowMs;
+    this.#atMs = nowMs;
     if (nowMs - this.#readAtMs >= READ_AGAIN_MS) {
       const rows = await readBackOffs(db);
       this.#readAtMs = nowMs;
@@ -56,34 +74,34 @@ export class KnownBackOffs {
         this.#until.set(destination, own.set(source, nowMs + seconds * 1000));
       }
     }
-    const lots = [...this.#until.keys()].flatMap((destination) => this.#barredOf(destination, nowMs));
-    const isBarred = new Set([...lots, ...held.map((destination) => lotOf(destination, ANY_POOL))]);
-    if (this.#barred.some((lot) => !isBarred.has(lot))) this.freedAtMs = nowMs;
-    this.#isBarred = isBarred;
-    this.#barred = [...isBarred].sort();
+    const inBackOff = [...this.#until.keys()].flatMap((destination) => this.#inBackOff(destination, nowMs));
+    const isSuspended = new Set([...inBackOff, ...held.map((destination) => queueOf(destination, ANY_POOL))]);
+    if (this.#suspended.some((queue) => !isSuspended.has(queue))) this.#resumedAtMs = nowMs;
+    this.#isSuspended = isSuspended;
+    this.#suspended = [...isSuspended].sort();
   }
 
-  #barredOf(destination: string, nowMs: number): string[] {
+  #inBackOff(destination: string, nowMs: number): DestinationQueue[] {
     const resting = this.resting(destination, nowMs);
-    if (resting.has(ANY_SOURCE)) return [lotOf(destination, ANY_POOL)];
+    if (resting.has(ANY_SOURCE)) return [queueOf(destination, ANY_POOL)];
     const pools = [...this.#sources].filter(([, own]) => own.length > 0 && own.every((source) => resting.has(source)));
-    return pools.map(([pool]) => lotOf(destination, pool));
+    return pools.map(([pool]) => queueOf(destination, pool));
   }
 
-  /** Whether nothing of a lot is to leave now. */
-  isBarred(lot: string): boolean {
-    return this.#isBarred.has(lot) || this.#isBarred.has(lotOf(splitLot(lot).destination, ANY_POOL));
+  /** Whether nothing of a queue is to leave now. */
+  isSuspended(queue: DestinationQueue): boolean {
+    return this.#isSuspended.has(queue) || this.#isSuspended.has(queueOf(splitQueue(queue).destination, ANY_POOL));
   }
 
-  /** Those from a lot on, as many as one statement takes. */
-  barredFrom(lot: string): BarredLots {
-    const { destination } = splitLot(lot);
-    const first = this.#barred.findIndex((each) => each >= destination);
-    if (first < 0) return { barred: [], before: "" };
-    const next = this.#barred[first + MOST_BARRED];
+  /** Those of a queue's destination, and of those behind it. */
+  suspendedFrom(queue: DestinationQueue): SuspendedQueues {
+    const { destination } = splitQueue(queue);
+    const first = this.#suspended.findIndex((each) => each >= destination);
+    if (first < 0) return { queues: [], end: "" };
+    const next = this.#suspended[first + MOST_SUSPENDED];
     return {
-      barred: this.#barred.slice(first, first + MOST_BARRED),
-      before: next === undefined ? "" : splitLot(next).destination,
+      queues: this.#suspended.slice(first, first + MOST_SUSPENDED),
+      end: next === undefined ? "" : splitQueue(next).destination,
     };
   }
 

@@ -1,9 +1,9 @@
 import type { AttemptPath } from "../core/mail/delivery-attempt.ts";
+import { type DestinationQueue, queueOf } from "../core/mail/queue/destination-queue.ts";
 import type { TlsSession } from "../core/mail/reports/tls-session.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
-import { lotOf } from "../store/mail/queue/lease-partitions.ts";
 import type { LeasedPartition } from "../store/mail/queue/queue-leases.ts";
-import type { AttemptResult } from "./decide.ts";
+import type { Tried } from "./attempt.ts";
 import { LaneLeave } from "./pace/lane-leave.ts";
 import type { FindRoute } from "./routing/route.ts";
 import type { SourcePlace } from "./routing/source-pools.ts";
@@ -19,20 +19,13 @@ export interface WayTools {
   readonly countsTls: boolean;
 }
 
-/** Why there is no session. */
-interface Blocked {
-  readonly result: AttemptResult;
-  /** What it was said to; undefined where nobody was spoken to. */
-  readonly source?: string | undefined;
-}
-
 /**
  * The way of a lane to its destination: the session in hand, the sources that one may be opened from, leave to send, and
  * for how long the far side lets it wait.
  */
 export class LaneWay {
   readonly #destination: string;
-  readonly #lot: string;
+  readonly queue: DestinationQueue;
   readonly #tools: WayTools;
   readonly leave: LaneLeave;
   /** Sources in back-off there, with the seconds for which they stay so. */
@@ -52,16 +45,16 @@ export class LaneWay {
   #waitedInAttemptMs = 0;
   readonly #gate: SourceGate = {
     mayUse: (source) => this.#mayUse(source),
-    mayOpen: (source) => this.#mayUse(source) && this.#tools.shaping.mayOpen(this.#lot, source),
-    opened: (source) => this.#tools.shaping.opened(this.#lot, source),
+    mayOpen: (source) => this.#mayUse(source) && this.#tools.shaping.mayOpen(this.queue, source),
+    opened: (source) => this.#tools.shaping.opened(this.queue, source),
   };
 
   constructor({ destination, pool, resting }: LeasedPartition, tools: WayTools) {
     this.#destination = destination;
     this.#key = destination;
-    this.#lot = lotOf(destination, pool);
+    this.queue = queueOf(destination, pool);
     this.#tools = tools;
-    this.leave = new LaneLeave(tools.shaping, this.#lot);
+    this.leave = new LaneLeave(tools.shaping, this.queue, (wait) => this.waitAside(wait));
     this.resting = new Map(resting);
   }
 
@@ -94,11 +87,6 @@ export class LaneWay {
     return this.#attemptPath?.exchanger ?? "";
   }
 
-  /** That the session in hand leaves from. */
-  get source(): string | undefined {
-    return this.#session?.source;
-  }
-
   /** An attempt begins, after others for the message. */
   begin(attemptsMade: number): void {
     this.#attemptsMade = attemptsMade;
@@ -114,8 +102,8 @@ export class LaneWay {
     return this.#tlsSessions.splice(0);
   }
 
-  /** @returns undefined while the destination's provider has no room, or no source may be used */
-  async acquire(place: SourcePlace): Promise<Result<PooledSession, Blocked> | undefined> {
+  /** @returns undefined while the destination's provider takes no more sessions, or no source may be used */
+  async acquire(place: SourcePlace): Promise<Result<PooledSession, Tried> | undefined> {
     if (this.#session?.session.usable && this.#mayUse(this.#session.source)) {
       this.#attemptPath = this.#session.path;
       return ok(this.#session);
@@ -126,12 +114,12 @@ export class LaneWay {
     const route = await this.waitFor(findRoute(this.#destination, this.#attemptsMade));
     if (!route.ok) {
       if (this.#tools.countsTls && route.error.unmet) this.#tlsSessions.push(route.error.unmet);
-      return refuse({ result: { kind: "unroutable", reply: route.error } });
+      return refuse({ kind: "tried", result: { kind: "unroutable", reply: route.error } });
     }
     this.#key = route.value.key;
     const exchangers = route.value.peers.map(({ name }) => name);
-    shaping.learn(this.#lot, exchangers);
-    if (shaping.hasTooManySessions(this.#lot)) return undefined;
+    shaping.learn(this.queue, exchangers);
+    if (shaping.hasTooManySessions(this.queue)) return undefined;
     const acquired = await this.waitFor(sessions.acquire(route.value, place, this.#wish(route.value)));
     this.#attemptPath = acquired.ok ? acquired.value.path : acquired.error.path;
     if (acquired.ok) {
@@ -140,7 +128,15 @@ export class LaneWay {
     }
     const { failure, source, resting } = acquired.error;
     if (source === undefined && resting) return undefined;
-    return refuse({ result: { kind: "failed", failure }, source });
+    return refuse({ kind: "tried", result: { kind: "failed", failure }, source });
+  }
+
+  /** The sources that are not in back-off; that of the session in hand comes first. */
+  usableOf(sources: readonly string[]): string[] {
+    const usable = sources.filter((source) => !this.resting.has(source));
+    const usual = this.#session?.source;
+    if (usual === undefined) return usable;
+    return usable.sort((one, other) => Number(other === usual) - Number(one === usual));
   }
 
   /** Gives the session back, for others to use. */
@@ -157,7 +153,7 @@ export class LaneWay {
 
   /** Until the first of the sources may be used again, in seconds; 0 while one of them may. */
   restSeconds(own: readonly string[]): number {
-    const warming = this.#tools.shaping.warming(this.#lot, own);
+    const warming = this.#tools.shaping.warming(this.queue, own);
     // What is new waits for no trouble of others.
     const usual = warming.length < own.length ? own.filter((source) => !warming.includes(source)) : own;
     return Math.min(...usual.map((source) => this.resting.get(source) ?? 0));
@@ -188,7 +184,7 @@ export class LaneWay {
   }
 
   #messagesPerConnection(source: string): number {
-    return this.#tools.shaping.messagesPerConnection(this.#lot, source);
+    return this.#tools.shaping.messagesPerConnection(this.queue, source);
   }
 
   #wish({ demands }: Route): SessionWish {

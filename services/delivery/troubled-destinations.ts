@@ -1,8 +1,8 @@
+import { ANY_SOURCE } from "../core/mail/queue/destination-queue.ts";
 import { nextAttempt, type RetrySchedule } from "../core/mail/retry.ts";
 import { recentMap } from "../core/recent-map.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
-import { ANY_SOURCE, lotOf } from "../store/mail/queue/lease-partitions.ts";
 import { backOffDestination, endBackOff } from "../store/mail/queue/queue-backoffs.ts";
 
 interface TroubledDestinationsOptions {
@@ -36,7 +36,7 @@ export class TroubledDestinations {
   readonly #options: TroubledDestinationsOptions;
   /** Sources in back-off, with their destinations, as far as this worker knows. */
   readonly #troubled = recentMap<string, true>(MOST_REMEMBERED);
-  /** By lot of one source: the recipients who were refused, with nobody accepted since. */
+  /** By destination and source: the recipients who were refused, with nobody accepted since. */
   readonly #refused = recentMap<string, Set<string>>(MOST_REMEMBERED);
 
   constructor(options: TroubledDestinationsOptions) {
@@ -45,7 +45,7 @@ export class TroubledDestinations {
 
   /** The destination took mail of a source. */
   noteAccepted(destination: string, source: string): void {
-    this.#refused.delete(lotOf(destination, source));
+    this.#refused.delete(at(destination, source));
     this.#store(this.#endBackOff(destination, source));
   }
 
@@ -54,19 +54,19 @@ export class TroubledDestinations {
    * @returns those that are in trouble there: others need not be tried from them now
    */
   noteRefused(destination: string, { sources, words, recipient }: DestinationRefusal): readonly string[] {
-    const inTrouble = sources.filter((source) => this.#countRefusal(lotOf(destination, source), recipient));
+    const inTrouble = sources.filter((source) => this.#countRefusal(at(destination, source), recipient));
     if (inTrouble.length > 0) this.#store(this.#backOff(destination, inTrouble, words));
     return inTrouble;
   }
 
   /** @returns whether the refusal is about the destination: it says so, or so many recipients were refused */
-  #countRefusal(lot: string, recipient: string | undefined): boolean {
+  #countRefusal(key: string, recipient: string | undefined): boolean {
     if (recipient === undefined) return true;
-    const refused = this.#refused.get(lot) ?? new Set();
-    this.#refused.set(lot, refused.add(recipient));
+    const refused = this.#refused.get(key) ?? new Set();
+    this.#refused.set(key, refused.add(recipient));
     if (refused.size < MOST_IN_DOUBT) return false;
     // After the back-off others are tried, as many again.
-    return this.#refused.delete(lot);
+    return this.#refused.delete(key);
   }
 
   /** A back-off that is not stored costs a needless attempt, no more. */
@@ -77,14 +77,19 @@ export class TroubledDestinations {
   }
 
   #endBackOff(destination: string, source: string): Promise<void> | undefined {
-    const ended = [source, ANY_SOURCE].filter((each) => this.#troubled.delete(lotOf(destination, each)));
+    const ended = [source, ANY_SOURCE].filter((each) => this.#troubled.delete(at(destination, each)));
     return ended.length === 0 ? undefined : endBackOff(this.#options.db, destination, source);
   }
 
   async #backOff(destination: string, sources: readonly string[], reason: string): Promise<void> {
     const { db, schedule, mostBackOffSeconds, random } = this.#options;
-    for (const source of sources) this.#troubled.set(lotOf(destination, source), true);
+    for (const source of sources) this.#troubled.set(at(destination, source), true);
     const seconds = Math.min(nextAttempt(1, schedule, random) / 1000, mostBackOffSeconds);
     await backOffDestination(db, destination, { sources, seconds, reason });
   }
+}
+
+/** A source of ours at a destination. */
+function at(destination: string, source: string): string {
+  return `${destination} ${source}`;
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { queueOf } from "../core/mail/queue/destination-queue.ts";
 import type { RetrySchedule } from "../core/mail/retry.ts";
 import { recentMap } from "../core/recent-map.ts";
 import type { AttemptLog } from "../operations/mail/attempt-log.ts";
@@ -8,7 +9,6 @@ import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import { WakeUp } from "../platform/wake-up.ts";
 import { isSpread } from "../store/mail/by-instance.ts";
-import { lotOf } from "../store/mail/queue/lease-partitions.ts";
 import { assignPools, movePartitions } from "../store/mail/queue/pool-assignments.ts";
 import { type DueDelivery, type LeasedPartition, loadDueDeliveries } from "../store/mail/queue/queue-leases.ts";
 import { eachPlace } from "./each-place.ts";
@@ -18,7 +18,7 @@ import { OutcomeWriter } from "./outcome-writer.ts";
 import { rankByEngagement } from "./pace/engagement.ts";
 import type { PaceKeeper } from "./pace/pace-keeper.ts";
 import { type DeliveryPolicy, mostUnnoted, type Scale, scaleOf } from "./policy.ts";
-import type { QueueLook } from "./queue-look.ts";
+import type { LookResult } from "./queue-look.ts";
 import { QueueTurns } from "./queue-turns.ts";
 import { RunningLanes } from "./running-lanes.ts";
 import { PARTITIONS_AT_ONCE, type TrafficShaping } from "./shaping.ts";
@@ -59,6 +59,15 @@ const MOST_DEAD = 1_000;
 const ONE_PLACE = 0;
 const NO_INSTANCES: ReadonlyMap<number, number> = new Map();
 
+/** `more`: a part of what some instance has; `failed`: the queue could not be read. */
+type Found = "nothing" | "some" | "more" | "failed";
+
+/**
+ * Whether a lane that ends leads to a look: `with each` after one that lacked lanes, or slots of a destination queue, `when many
+ * are free` after one that began with an instance at its share of the lanes, which may have more mail.
+ */
+type LookTrigger = "never by a lane" | "with each" | "when many are free";
+
 /**
  * Leases partitions as lanes become free, and runs them. Any number of workers share a queue; what one that died held
  * goes to others when its lease ends, and a worker that cannot prolong its leases stops sending before they do.
@@ -74,12 +83,8 @@ export class DeliveryWorker {
   /** Workers whose leases ran out, for a lease's time: messages of their windows that were not told of yet. */
   readonly #takenFrom = recentMap<string, { readonly windows: number; readonly untilMs: number }>(MOST_DEAD);
   readonly #turns: QueueTurns;
-  /** The last look left something behind, for want of a lane or of room at a destination. */
-  #wasShort = false;
-  /** The last look left mail of which there is more than it could take. */
-  #leftSome = false;
-  /** An instance had its share of the lanes when the last look began, and may have more mail. */
-  #wasFull = false;
+  /** What leads to the next look, beside notice and time. */
+  #lookTrigger: LookTrigger = "never by a lane";
   /** Lanes that ended during the last look. */
   #endInALook = 0;
   /** Each instance may be on another machine of the database; known before any lane begins. */
@@ -155,20 +160,20 @@ export class DeliveryWorker {
     while (!this.#stopping) {
       const lookedAtMs = performance.now();
       const endedBefore = this.#lanes.ended;
-      const found = await this.#leaseSome().catch((error: unknown) => {
+      const found = await this.#leaseSome().catch((error: unknown): Found => {
         this.#options.observe({ kind: "queue-not-read", level: "error", err: error });
-        return undefined;
+        return "failed";
       });
       this.#endInALook = this.#lanes.ended - endedBefore;
-      if (found === undefined) await this.#wakeUp.wait(AFTER_FAILURE_MS);
-      else if (found === 0) await this.#wakeUp.wait(this.#isSpread ? RARE_POLL_MS : POLL_MS);
-      await this.#rest(lookedAtMs);
+      if (found === "failed") await this.#wakeUp.wait(AFTER_FAILURE_MS);
+      else if (found === "nothing") await this.#wakeUp.wait(this.#isSpread ? RARE_POLL_MS : POLL_MS);
+      await this.#rest(lookedAtMs, found === "more");
     }
   }
 
   /** Until the next look may begin. Where each instance costs statements of its own, it is to have many lanes to fill. */
-  async #rest(lookedAtMs: number): Promise<void> {
-    const leastMs = this.#leftSome && !this.#isSpread ? 0 : BETWEEN_LOOKS_MS;
+  async #rest(lookedAtMs: number, isMoreReady: boolean): Promise<void> {
+    const leastMs = isMoreReady && !this.#isSpread ? 0 : BETWEEN_LOOKS_MS;
     const mostMs = this.#isSpread ? MOST_BETWEEN_LOOKS_MS : BETWEEN_LOOKS_MS;
     for (;;) {
       const restedMs = performance.now() - lookedAtMs;
@@ -178,17 +183,17 @@ export class DeliveryWorker {
     }
   }
 
-  /** @returns how many partitions were taken; a free lane, new mail or time lead to the next look */
-  async #leaseSome(): Promise<number> {
+  /** Looks at the queue once, and begins lanes for what it leases. */
+  async #leaseSome(): Promise<Found> {
     const { policy, shaping } = this.#options;
     const free = this.#lanes.free();
     const limit = Math.max(0, free + this.#soonFree);
     const busy = this.#lanes.busy();
     const partitionsPerInstance = this.#lanes.mostPerInstance;
-    const room = shaping.room();
-    this.#wasFull = [...busy.values()].some((count) => count >= partitionsPerInstance);
-    this.#wasShort = limit === 0 || [...room.values()].includes(0);
-    this.#leftSome = false;
+    const slots = shaping.freeSlots();
+    const isFull = [...busy.values()].some((count) => count >= partitionsPerInstance);
+    const isShort = limit === 0 || [...slots.values()].includes(0);
+    this.#lookTrigger = isShort ? "with each" : isFull ? "when many are free" : "never by a lane";
     const mark = this.#leases.mark();
     const look = await this.#turns.look({
       workerId: this.#id,
@@ -196,23 +201,22 @@ export class DeliveryWorker {
       leaseSeconds: policy.leaseSeconds,
       busy,
       partitionsPerInstance,
-      room,
-      partitionsPerDestination: Math.min(PARTITIONS_AT_ONCE, policy.groups.default.connections),
+      slots,
+      slotsPerQueue: Math.min(PARTITIONS_AT_ONCE, policy.groups.default.connections),
       unfinished: [...this.#lanes.partitions(), ...this.#writer.unreleased.keys()],
     });
-    this.#leftSome = look.leavesSome;
     this.#tell(look);
     this.#lanes.limit(free, look.isKeptOut ? busy : NO_INSTANCES);
     if (look.taken.length === 0) {
       if (look.failures.length > 0) throw look.failures[0];
-      return look.goesOn ? 1 : 0;
+      return look.goesOn ? "some" : "nothing";
     }
     await this.#leases.add(look.taken, mark);
     await this.#startLanes(look.taken);
-    return look.taken.length;
+    return look.leavesSome ? "more" : "some";
   }
 
-  #tell({ abandoned, failures, taken }: QueueLook): void {
+  #tell({ abandoned, failures, taken }: LookResult): void {
     const { observe } = this.#options;
     for (const { workerId, partitions, recipients } of abandoned) {
       const mostRepeated = this.#takeUnnoted(workerId, { partitions, recipients });
@@ -242,6 +246,11 @@ export class DeliveryWorker {
     const moved = right.filter(({ pool }, index) => pool !== partitions[index]!.pool);
     await movePartitions(db, moved);
     return right;
+  }
+
+  /** Whether a lane that has just ended leads to a look. */
+  get #isToLookAgain(): boolean {
+    return this.#lookTrigger === "with each" || (this.#lookTrigger === "when many are free" && this.#hasManyFree);
   }
 
   /** Enough for a look to be worth its cost. */
@@ -281,17 +290,17 @@ export class DeliveryWorker {
 
   #startLane(partition: LeasedPartition, deliveries: readonly DueDelivery[]): void {
     const { shaping, observe } = this.#options;
-    const lot = lotOf(partition.destination, partition.pool);
-    shaping.begin(lot);
+    const queue = queueOf(partition.destination, partition.pool);
+    shaping.begin(queue);
     const lane = new Lane(partition, this.#laneTools());
     const done = lane
       .run(deliveries)
       .catch((error: unknown) => observe({ kind: "lane-failed", level: "error", partition: partition.id, err: error }))
       .finally(() => {
-        shaping.end(lot);
+        shaping.end(queue);
         this.#lanes.end(partition.id);
         this.#leases.drop(partition.id);
-        if (this.#wasShort || (this.#wasFull && this.#hasManyFree)) this.#wakeUp.ring();
+        if (this.#isToLookAgain) this.#wakeUp.ring();
       });
     this.#lanes.begin(partition.id, { instanceId: partition.instanceId, lane, done });
   }

@@ -17,7 +17,6 @@ const HOT_PATH =
 const LONG: Readonly<Record<string, string>> = {
   "dns-server/reports/metrics.ts exportStatistics": "a table: each metric and where its value comes from",
   "platform/config/config.ts arrange": "a table: each setting and its variable",
-  "store/mail/queue/lease-partitions.ts leasePartitions": "one SQL statement",
 };
 
 /** Functions that may have more parameters, likewise. */

@@ -597,11 +597,11 @@ describe("stopping", () => {
   const lease = async (limit = 1) => {
     const [result] = await leasePartitions(database.db, {
       workerId: worker,
-      asks: [{ instanceId, share: limit, lots: 100, after: "", isNew: false }],
+      asks: [{ instanceId, share: limit, queues: 100, after: "", isNew: false }],
       leaseSeconds: 30,
       now: new Date().toISOString(),
-      ...{ barred: [], before: "", room: new Map(), unfinished: [] },
-      partitionsPerDestination: limit,
+      ...{ suspended: [], end: "", slots: new Map(), unfinished: [] },
+      slotsPerQueue: limit,
     });
     return result!;
   };

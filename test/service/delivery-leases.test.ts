@@ -34,11 +34,11 @@ describe("faults", () => {
     const eeid = await accept(numbered(10, "a.example.net"));
     const [taken] = await leasePartitions(database.db, {
       workerId: randomUUID(),
-      asks: [{ instanceId, share: 10, lots: 100, after: "", isNew: false }],
+      asks: [{ instanceId, share: 10, queues: 100, after: "", isNew: false }],
       leaseSeconds: 2,
       now: new Date().toISOString(),
-      ...{ barred: [], before: "", room: new Map(), unfinished: [] },
-      partitionsPerDestination: 10,
+      ...{ suspended: [], end: "", slots: new Map(), unfinished: [] },
+      slotsPerQueue: 10,
     });
     expect(taken!.partitions).toHaveLength(1);
     run(makeWorker(routes({ "a.example.net": far.port })));

@@ -106,10 +106,10 @@ async function load(
 /** All that a zone database has, zone by zone and name by name, as texts that can be compared. */
 function contentOf({ writer, publisher }: Loaded): Map<number, readonly string[]> {
   const reader = new ZoneDatabaseReader(writer.memory);
-  const zones = [...publisher.standings.published.ids()].sort((a, b) => a - b);
+  const zones = [...publisher.standings.served.ids()].sort((a, b) => a - b);
   return new Map(
     zones.map((id) => {
-      const { apex, version } = publisher.standings.published.get(id)!;
+      const { apex, version } = publisher.standings.served.get(id)!;
       const zone = writer.publishedZone(apex);
       reader.open(zone);
       const { nodes, release } = writer.snapshot(zone);

@@ -82,9 +82,9 @@ function recipient(name: string) {
 /** Five partitions of an instance. */
 function fiveOf(instanceId: number) {
   return {
-    ...{ workerId: WORKER, leaseSeconds: 60, now: new Date().toISOString(), barred: [], before: "" },
-    ...{ room: new Map(), partitionsPerDestination: 1, unfinished: [] },
-    asks: [{ instanceId, share: 5, lots: 12, after: "", isNew: false }],
+    ...{ workerId: WORKER, leaseSeconds: 60, now: new Date().toISOString(), suspended: [], end: "" },
+    ...{ slots: new Map(), slotsPerQueue: 1, unfinished: [] },
+    asks: [{ instanceId, share: 5, queues: 12, after: "", isNew: false }],
   };
 }
 

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
 import { KeyRing } from "../../services/core/key-ring.ts";
-import type { LookRequest, QueueLook } from "../../services/delivery/queue-look.ts";
+import type { LookRequest, LookResult } from "../../services/delivery/queue-look.ts";
 import { QueueTurns } from "../../services/delivery/queue-turns.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { haveLookedAt } from "../../services/store/mail/queue/mail-work.ts";
@@ -58,7 +58,7 @@ async function queueForTwo(destinations: readonly string[]): Promise<number[]> {
 }
 
 /** A worker's turns; it looks when it is told. @param nowMs its clock */
-function makeTurns(nowMs = () => performance.now()): (changes?: Partial<LookRequest>) => Promise<QueueLook> {
+function makeTurns(nowMs = () => performance.now()): (changes?: Partial<LookRequest>) => Promise<LookResult> {
   const turns = new QueueTurns(database.db, new Map([["", ["system"]]]), nowMs);
   const workerId = randomUUID();
   return (changes = {}) => turns.look({ ...LOOK_REQUEST, workerId, ...changes });
@@ -110,7 +110,7 @@ describe("instances take turns", () => {
     const served: number[] = [];
     const look = makeTurns();
     for (let looks = isSpread ? 44 : 13; looks > 0; looks -= 1) {
-      const { taken } = await look({ limit: 10, partitionsPerDestination: 200 });
+      const { taken } = await look({ limit: 10, slotsPerQueue: 200 });
       served.push(...taken.map(({ instanceId }) => instanceId));
     }
     expect(served).toHaveLength(130);
@@ -129,7 +129,7 @@ describe("instances take turns", () => {
 
   test("together they have no more of a destination than there is room for", async () => {
     for (const name of ["one", "two", "three"]) await queueFor(name, ["full.test", "full.test", "other.test"]);
-    const { taken } = await makeTurns()({ room: new Map([["full.test", 2]]) });
+    const { taken } = await makeTurns()({ slots: new Map([["full.test", 2]]) });
     expect(taken.map(({ destination }) => destination).sort()).toEqual([
       "full.test",
       "full.test",
@@ -148,7 +148,7 @@ describe("instances with the same destinations", () => {
     const look = makeTurns();
     const taken = [];
     for (let looks = isSpread ? 8 : 1; looks > 0; looks -= 1) {
-      taken.push(...(await look({ limit: isSpread ? 2 : 16, partitionsPerDestination: 2 })).taken);
+      taken.push(...(await look({ limit: isSpread ? 2 : 16, slotsPerQueue: 2 })).taken);
     }
     expect(taken).toHaveLength(16);
     if (isSpread) return; // an instance a statement: each has what it asks for
@@ -161,7 +161,7 @@ describe("instances with the same destinations", () => {
     const ids = await queueForTwo(Array(4).fill(names).flat());
     const look = makeTurns();
     const taken = [];
-    while (taken.length < 32) taken.push(...(await look({ limit: 2, partitionsPerDestination: 1 })).taken);
+    while (taken.length < 32) taken.push(...(await look({ limit: 2, slotsPerQueue: 1 })).taken);
     for (const id of ids) {
       const served = taken.filter(({ instanceId }) => instanceId === id).map(({ destination }) => destination);
       for (const name of names) expect(served.filter((one) => one === name).length).toBeGreaterThan(0);
@@ -173,7 +173,7 @@ describe("instances with the same destinations", () => {
     const ids = await queueForTwo(Array(10).fill(names).flat());
     const look = makeTurns();
     const taken = [];
-    for (let looks = 0; looks < 10; looks += 1) taken.push(...(await look({ partitionsPerDestination: 1 })).taken);
+    for (let looks = 0; looks < 10; looks += 1) taken.push(...(await look({ slotsPerQueue: 1 })).taken);
     for (const id of ids) {
       expect(taken.filter(({ instanceId }) => instanceId === id).length).toBeGreaterThan(taken.length / 3);
     }
@@ -189,7 +189,7 @@ describe("instances with the same destinations", () => {
       ids.push(await queueFor(`equal${index}`, Array(30).fill(numbered(4)).flat()));
     }
     const look = makeTurns();
-    const request = { limit, partitionsPerInstance: limit, partitionsPerDestination: 1 };
+    const request = { limit, partitionsPerInstance: limit, slotsPerQueue: 1 };
     const taken: number[] = [];
     for (let looks = 0; looks < 3 * count; looks += 1) {
       taken.push(...(await look(request)).taken.map(({ instanceId }) => instanceId));
@@ -202,7 +202,7 @@ describe("instances with the same destinations", () => {
     await queueForTwo(Array(5).fill("readers.test"));
     const look = makeTurns();
     const counts = [];
-    for (let looks = 0; looks < 5; looks += 1) counts.push((await look({ partitionsPerDestination: 2 })).taken.length);
+    for (let looks = 0; looks < 5; looks += 1) counts.push((await look({ slotsPerQueue: 2 })).taken.length);
     expect(counts).toEqual([2, 2, 2, 2, 2]);
   });
 });
@@ -269,7 +269,7 @@ describe("destinations of an instance take turns", () => {
     const seen: string[] = [];
     const look = makeTurns();
     while (seen.length < 90) {
-      const { taken } = await look({ limit: 10, partitionsPerDestination: 1 });
+      const { taken } = await look({ limit: 10, slotsPerQueue: 1 });
       seen.push(...taken.map(({ destination }) => destination).sort());
     }
     expect(seen).toEqual(names);

@@ -6,7 +6,7 @@ export const LOOK_REQUEST: Omit<LookRequest, "workerId"> = {
   leaseSeconds: 30,
   busy: new Map(),
   partitionsPerInstance: 42,
-  room: new Map(),
-  partitionsPerDestination: 4,
+  slots: new Map(),
+  slotsPerQueue: 4,
   unfinished: [],
 };

@@ -1,6 +1,6 @@
+import { queueOf } from "../../core/mail/queue/destination-queue.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { listLastTouches } from "../../store/mail/events/last-touches.ts";
-import { lotOf } from "../../store/mail/queue/lease-partitions.ts";
 import type { DueDelivery, LeasedPartition } from "../../store/mail/queue/queue-leases.ts";
 import type { TrafficShaping } from "../shaping.ts";
 
@@ -18,7 +18,7 @@ export async function rankByEngagement(
   partitions: readonly LeasedPartition[],
   due: Map<number, DueDelivery[]>,
 ): Promise<void> {
-  const ranked = partitions.filter(({ destination, pool }) => shaping.warming(lotOf(destination, pool)).length > 0);
+  const ranked = partitions.filter(({ destination, pool }) => shaping.warming(queueOf(destination, pool)).length > 0);
   if (ranked.length === 0) return;
   const contacts = ranked.flatMap(({ id, instanceId }) =>
     (due.get(id) ?? []).flatMap(({ contactId }) => (contactId === null ? [] : [{ instanceId, id: contactId }])),

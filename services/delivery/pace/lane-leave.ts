@@ -1,4 +1,6 @@
-import { FREE, type Leave, type TrafficShaping } from "../shaping.ts";
+import type { DestinationQueue } from "../../core/mail/queue/destination-queue.ts";
+import type { PutOff } from "../attempt.ts";
+import { FREE, type Leave, type TrafficShaping, type Wait } from "../shaping.ts";
 
 /** Messages wait for so long in all while their partition is in hand: then others have their turn. */
 const MOST_WAIT_MS = 10_000;
@@ -11,21 +13,20 @@ const EARLY_MS = 2_000;
 interface LeaveWish {
   /** All that its pool has. */
   readonly sources: readonly string[];
-  /** Whether one is in back-off. */
-  isResting(source: string): boolean;
-  /** That the session in hand leaves from. */
-  readonly usual: string | undefined;
+  /** Those of them that are not in back-off, in the order in which they are wanted. */
+  readonly usable: readonly string[];
   /** When its recipient last opened or clicked, if that is known. */
   readonly touchedDaysAgo: number | undefined;
 }
 
-/** Tells others that a lane waits. */
+/** Makes room for other lanes while this one waits. */
 type Aside = <T>(wait: Promise<T>) => Promise<T>;
 
 /** The leave of a lane, for one message after another. */
 export class LaneLeave {
   readonly #shaping: TrafficShaping;
-  readonly #lot: string;
+  readonly #queue: DestinationQueue;
+  readonly #aside: Aside;
   /** Of the message under way, until it is on the wire. */
   #leave: Leave = FREE;
   /** A source that is new, with leave for the message under way that is used: it may be sent anew over another session. */
@@ -33,40 +34,30 @@ export class LaneLeave {
   #waitedMs = 0;
   /** Sources that are new, and from which no session was to be had. */
   readonly #avoided = new Set<string>();
-  /** What it was sent away for is a plan of ours. */
-  #isPlanned = false;
 
-  constructor(shaping: TrafficShaping, lot: string) {
+  constructor(shaping: TrafficShaping, queue: DestinationQueue, aside: Aside) {
     this.#shaping = shaping;
-    this.#lot = lot;
+    this.#queue = queue;
+    this.#aside = aside;
   }
 
   /**
    * Takes leave for the next message, and waits a while for it. From sources that are new goes what their plan has room
    * for, those recipients first who open and click; the rest goes from the others of the pool, where there are any.
-   * @returns undefined when it has it, else for how many seconds the partition is to go back
+   * @returns undefined when it has it; where that takes long the partition goes back until then
    */
-  async get({ sources, isResting, usual, touchedDaysAgo }: LeaveWish, aside: Aside): Promise<number | undefined> {
-    const usable = sources.filter((source) => !isResting(source));
-    if (usual !== undefined) usable.sort((one, other) => Number(other === usual) - Number(one === usual));
-    const warming = this.#shaping.warming(this.#lot, sources);
-    if (warming.length === 0 || warming.length === sources.length) return this.#getFrom(usable, aside);
+  async take({ sources, usable, touchedDaysAgo }: LeaveWish): Promise<PutOff | undefined> {
+    const warming = this.#shaping.warming(this.#queue, sources);
+    if (warming.length === 0 || warming.length === sources.length) return this.#takeFrom(usable, sources);
     const wanted = usable.filter(
       (source) =>
         warming.includes(source) &&
         !this.#avoided.has(source) &&
-        this.#shaping.wants(this.#lot, source, touchedDaysAgo),
+        this.#shaping.wants(this.#queue, source, touchedDaysAgo),
     );
-    if (wanted.length > 0 && (this.#take(wanted) || (await this.#waitSoon(wanted, aside)))) return undefined;
-    return this.#getFrom(
-      usable.filter((source) => !warming.includes(source)),
-      aside,
-    );
-  }
-
-  /** What it was sent away for last is a plan of ours, and no trouble of the far side's. */
-  get isPlanned(): boolean {
-    return this.#isPlanned;
+    if (wanted.length > 0 && (this.#takeNow(wanted) || (await this.#waitSoon(wanted)))) return undefined;
+    const usual = usable.filter((source) => !warming.includes(source));
+    return this.#takeFrom(usual, sources);
   }
 
   /** There is no session from the source that the leave is for. @returns false where that one alone was to be had */
@@ -75,11 +66,11 @@ export class LaneLeave {
     if (source === undefined || !isPlanned) return false;
     this.end();
     this.#avoided.add(source);
-    return this.#shaping.warming(this.#lot, sources).length < sources.length;
+    return this.#shaping.warming(this.#queue, sources).length < sources.length;
   }
 
   mayUse(source: string): boolean {
-    return source === this.#used || this.#shaping.mayUse(this.#lot, source, this.#leave);
+    return source === this.#used || this.#shaping.mayUse(this.#queue, source, this.#leave);
   }
 
   /** The message is sent from a source now. @returns false when there is no leave for that one */
@@ -87,7 +78,7 @@ export class LaneLeave {
     const leave = this.#leave;
     this.#leave = FREE;
     if (leave.isPlanned) this.#used = source;
-    return this.#shaping.useLeave(this.#lot, source, leave);
+    return this.#shaping.useLeave(this.#queue, source, leave);
   }
 
   /** The message was not sent, or is. */
@@ -97,33 +88,32 @@ export class LaneLeave {
     this.#used = undefined;
   }
 
-  async #getFrom(sources: readonly string[], aside: Aside): Promise<number | undefined> {
-    return this.#take(sources) ? undefined : aside(this.#wait(sources));
+  async #takeFrom(usable: readonly string[], sources: readonly string[]): Promise<PutOff | undefined> {
+    if (this.#takeNow(usable)) return undefined;
+    const startedAtMs = performance.now();
+    const found = await this.#wait(usable, MOST_WAIT_MS - this.#waitedMs);
+    this.#waitedMs += performance.now() - startedAtMs;
+    if (found === undefined) return undefined;
+    const pacedBy = { provider: this.#shaping.providerOf(this.#queue), sources, isPlanned: found.isPlanned };
+    return { kind: "put off", seconds: Math.max(0, found.waitMs - EARLY_MS) / 1000, pacedBy };
   }
 
-  #take(sources: readonly string[]): boolean {
+  #takeNow(sources: readonly string[]): boolean {
     // Where all rest there is nobody to speak to, which is found next.
-    const leave = sources.length === 0 ? FREE : this.#shaping.takeLeave(this.#lot, sources);
+    const leave = sources.length === 0 ? FREE : this.#shaping.takeLeave(this.#queue, sources);
     this.#leave = leave ?? FREE;
     return leave !== undefined;
   }
 
-  async #wait(sources: readonly string[]): Promise<number | undefined> {
-    const startedAtMs = performance.now();
-    const found = await this.#shaping.waitForLeave(this.#lot, sources, MOST_WAIT_MS - this.#waitedMs);
-    this.#waitedMs += performance.now() - startedAtMs;
-    if (!("waitMs" in found)) {
-      this.#leave = found;
-      return undefined;
-    }
-    this.#isPlanned = found.isPlanned;
-    return Math.max(0, found.waitMs - EARLY_MS) / 1000;
+  async #waitSoon(sources: readonly string[]): Promise<boolean> {
+    return (await this.#wait(sources, SOON_MS)) === undefined;
   }
 
-  async #waitSoon(sources: readonly string[], aside: Aside): Promise<boolean> {
-    const found = await aside(this.#shaping.waitForLeave(this.#lot, sources, SOON_MS));
-    if ("waitMs" in found) return false;
+  /** @returns undefined when it has leave, else how long that may take */
+  async #wait(sources: readonly string[], mostMs: number): Promise<Wait | undefined> {
+    const found = await this.#aside(this.#shaping.waitForLeave(this.#queue, sources, mostMs));
+    if ("waitMs" in found) return found;
     this.#leave = found;
-    return true;
+    return undefined;
   }
 }

@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { type CampaignPool, poolFor } from "../../core/mail/pools.ts";
+import { SYSTEM_SOURCE } from "../../core/mail/queue/destination-queue.ts";
 import type { Clock } from "../../platform/clock.ts";
-import { SYSTEM_SOURCE } from "../../store/mail/queue/lease-partitions.ts";
 import type { PoolAssignment } from "../../store/mail/queue/pool-assignments.ts";
 import type { DeliveryPolicy, PoolPolicy } from "../policy.ts";
 import { RateLimit } from "../rate-limit.ts";

@@ -222,9 +222,9 @@ export class ZoneDatabaseSnapshot {
       return !isTooLate();
     };
     try {
-      for (const id of [...publisher.standings.published.ids()]) {
+      for (const id of [...publisher.standings.served.ids()]) {
         // It may have changed or gone since the list was made: what counts is now.
-        const isThere = publisher.standings.published.has(id);
+        const isThere = publisher.standings.served.has(id);
         if (!isThere || (await this.#saveZone(id, { draft, images, reader }, goOn))) continue;
         draft.discard();
         return false;
@@ -244,7 +244,7 @@ export class ZoneDatabaseSnapshot {
    */
   async #saveZone(id: number, { draft, images, reader }: Saving, goOn: () => Promise<boolean>): Promise<boolean> {
     const { writer, publisher } = this.#options;
-    const { apex, version } = publisher.standings.published.get(id)!;
+    const { apex, version } = publisher.standings.served.get(id)!;
     const zone = writer.publishedZone(apex);
     draft.beginZone({
       ...{ id, apex, version },

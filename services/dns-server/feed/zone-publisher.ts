@@ -114,12 +114,12 @@ export class ZonePublisher {
   async #publishNews(client: pg.Client, zones: readonly ZoneState[], holdsLargeBack: boolean) {
     const { standings } = this;
     standings.withdraw(zones.filter(({ resellerId }) => !this.isInScope(resellerId)).map(({ id }) => id));
-    const known = zones.filter((zone) => this.isInScope(zone.resellerId) && standings.hasApex(zone));
+    const known = zones.filter((zone) => this.isInScope(zone.resellerId) && standings.admit(zone));
     for (const zone of known) if (!zone.published) standings.suspend(zone);
     const changed = known.filter((zone) => this.#isNews(zone));
-    const waiting = new Set(changed.filter((zone) => standings.noteChanged(zone)));
+    for (const zone of changed) standings.noteChanged(zone);
     const heldBack = changed.filter(({ id }) => standings.isHeldBack(id));
-    const free = changed.filter((zone) => !waiting.has(zone) && !standings.isHeldBack(zone.id));
+    const free = changed.filter(({ id }) => !standings.waitsForRoom(id) && !standings.isHeldBack(id));
     const large = await this.#publishChanged(client, free, holdsLargeBack);
     return { free, heldBack: [...heldBack, ...large] };
   }
@@ -130,18 +130,20 @@ export class ZonePublisher {
    */
   async publishAll(client: pg.Client, isFirst: boolean): Promise<void> {
     const { standings } = this;
-    standings.isFirst = isFirst;
     standings.tryUnreadableAgain();
-    try {
-      await this.#withdrawOthers(client);
-      for await (const zones of readAllZones(client, this.scope, ZONES_A_STEP)) {
-        await this.#publishNews(client, zones, false);
-        // What tables leave when they grow is of use for the next zones.
-        if (isFirst) standings.collectAll();
-      }
-      if (isFirst && standings.leftOut.length > 0) await this.#preferSmaller(client);
-    } finally {
-      standings.isFirst = false;
+    if (!isFirst) return this.#publishAll(client);
+    await standings.fill(async () => {
+      // What tables leave when they grow is of use for the next zones.
+      await this.#publishAll(client, () => standings.collectAll());
+      await this.#preferSmaller(client);
+    });
+  }
+
+  async #publishAll(client: pg.Client, onStep?: () => void): Promise<void> {
+    await this.#withdrawOthers(client);
+    for await (const zones of readAllZones(client, this.scope, ZONES_A_STEP)) {
+      await this.#publishNews(client, zones, false);
+      onStep?.();
     }
   }
 
@@ -151,16 +153,13 @@ export class ZonePublisher {
    */
   async publishFirst(client: pg.Client, fill: () => Promise<void>): Promise<void> {
     const { standings } = this;
-    standings.isFirst = true;
-    try {
+    await standings.fill(async () => {
       await fill();
       for await (const zones of readSuspendedZones(client, this.scope, ZONES_A_STEP)) {
-        for (const zone of zones) if (standings.hasApex(zone)) standings.suspend(zone);
+        for (const zone of zones) if (standings.admit(zone)) standings.suspend(zone);
       }
-      if (standings.leftOut.length > 0) await this.#preferSmaller(client);
-    } finally {
-      standings.isFirst = false;
-    }
+      await this.#preferSmaller(client);
+    });
   }
 
   /** The zones that are published as the database has them, some at a time. */
@@ -182,7 +181,7 @@ export class ZonePublisher {
     readZones: () => Promise<readonly ZoneState[]>,
   ): Promise<readonly ZoneState[]> {
     const zones = (await readZones()).filter(
-      (zone) => zoneIds.has(zone.id) && this.#isNews(zone) && this.standings.hasApex(zone),
+      (zone) => zoneIds.has(zone.id) && this.#isNews(zone) && this.standings.admit(zone),
     );
     await this.#publishChanged(client, zones, false);
     return zones.filter((zone) => this.standings.isCurrent(zone));
@@ -212,7 +211,7 @@ export class ZonePublisher {
       this.#observe({ kind: "journal-corrupt", level: "warn", ...nameOf(zone), err });
     for await (const [zone, names] of readChangedNames(client, known, versionOf, onCorruptJournal)) {
       // It may have been withdrawn while its records were read.
-      if (!standings.published.has(zone.id) || this.#putNames(zone, names)) done.add(zone);
+      if (!standings.served.has(zone.id) || this.#putNames(zone, names)) done.add(zone);
     }
     const whole = changed.filter((zone) => !done.has(zone));
     const large = holdsLargeBack ? await largeAmong(client, whole) : new Set();
@@ -271,17 +270,18 @@ export class ZonePublisher {
     }
   }
 
-  /** Takes larger zones out again for smaller ones that came after them. */
+  /** Takes larger zones out again for smaller ones that came after them and did not fit. */
   async #preferSmaller(client: pg.Client): Promise<void> {
     const { standings } = this;
     const writer = this.#writer;
     const waiting = standings.leftOut.map(({ zone }) => zone);
+    if (waiting.length === 0) return;
     const measured = await measureZones(
       client,
       waiting.map(({ id }) => id),
     );
     const octets = new Map<ZoneSummary, number>(waiting.map((zone) => [zone, measured.get(zone.id)!]));
-    for (const zone of await readZones(client, [...standings.published.ids()])) {
+    for (const zone of await readZones(client, [...standings.served.ids()])) {
       octets.set(zone, writer.octetsOf(writer.publishedZone(zone.apex)));
     }
     const smaller = standings.makeRoomForSmaller(octets);

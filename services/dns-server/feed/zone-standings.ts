@@ -3,8 +3,8 @@ import type { ZoneState, ZoneSummary } from "../../store/dns/zone-states.ts";
 import { ZoneDatabaseFullError } from "../zone-database/memory.ts";
 import { CorruptRecordError } from "../zone-database/stored-rrset.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
-import { type HeldZone, HeldZones } from "./held-zones.ts";
 import { type LeftOutZone, LeftOutZones, smallestThatFit } from "./left-out-zones.ts";
+import { type ServedZone, ServedZones } from "./served-zones.ts";
 import { apexText, isApex } from "./stored-names.ts";
 import { UnreadableZones } from "./unreadable-zones.ts";
 
@@ -18,26 +18,34 @@ export const UNKNOWN_VERSION = -1;
 export type SuspendedZone = Pick<ZoneSummary, "id" | "apex" | "resellerId">;
 
 /**
- * How each zone stands: answered, left out for want of room, unreadable, or suspended. Of the last three a place-holder stands
- * in the zone database, unless an older version is answered.
+ * How each zone stands. A zone is in one of the last three at most, but for a suspended one that is left out and finds no room
+ * for SERVFAIL either; what is left out or unreadable may be served as well, as an older version, and has no place-holder then.
+ *
+ * | standing   | why                                  | what stands in the zone database           |
+ * |------------|--------------------------------------|--------------------------------------------|
+ * | served     | it was published                     | a version of it                            |
+ * | left out   | there is no room for the latest      | a version before, or else SERVFAIL for all |
+ * | unreadable | the latest has no such record        | a version before, or else SERVFAIL for all |
+ * | suspended  | it is, or its company                | REFUSED for all                            |
+ *
+ * Apart from that it may be held back: another connection loads it meanwhile, which publishes nothing of what is withdrawn.
  */
 export class ZoneStandings {
   readonly #writer: ZoneDatabaseWriter;
   readonly #observe: Observe;
-  readonly #held: HeldZones;
-  /** Whether they have been withdrawn since they were held back. */
-  readonly #heldBack = new Map<number, { withdrawn: boolean }>();
+  readonly #served: ServedZones;
   readonly #leftOut: LeftOutZones;
   readonly #unreadable = new UnreadableZones();
   readonly #suspended = new Map<number, SuspendedZone>();
-  /** Whether nobody is answered yet, so that nobody minds being held up. */
-  isFirst = false;
+  /** Whether those that are held back have been withdrawn since. */
+  readonly #heldBack = new Map<number, "as it was" | "withdrawn">();
+  #isFilling = false;
   #changes = 0;
 
   constructor(writer: ZoneDatabaseWriter, observe: Observe, nowMs: () => number) {
     this.#writer = writer;
     this.#observe = observe;
-    this.#held = new HeldZones(writer);
+    this.#served = new ServedZones(writer);
     this.#leftOut = new LeftOutZones(nowMs);
   }
 
@@ -54,7 +62,7 @@ export class ZoneStandings {
   /** Zones that ought to be answered for, as far as the database has been read. */
   get expectedCount(): number {
     const leftOut = this.leftOut.filter(({ servedVersion }) => servedVersion === undefined).length;
-    return this.#held.size + leftOut + [...this.#unreadable.ids()].filter((id) => !this.#held.has(id)).length;
+    return this.#served.size + leftOut + [...this.#unreadable.ids()].filter((id) => !this.#served.has(id)).length;
   }
 
   /** Whether a zone, or its latest version, is not answered: there is no room for it, or it cannot be read. */
@@ -62,14 +70,13 @@ export class ZoneStandings {
     return this.#leftOut.has(id) || this.#unreadable.has(id);
   }
 
-  /** The zones of the zone database by id. */
-  get published(): Pick<HeldZones, "has" | "get" | "ids"> {
-    return this.#held;
+  get served(): Pick<ServedZones, "has" | "get" | "ids"> {
+    return this.#served;
   }
 
   /** All that is in the zone database, or ought to be. */
   *knownIds(): Generator<number> {
-    yield* this.#held.ids();
+    yield* this.#served.ids();
     for (const { zone } of this.leftOut) yield zone.id;
     yield* this.#unreadable.ids();
     yield* this.#suspended.keys();
@@ -81,12 +88,12 @@ export class ZoneStandings {
 
   /** The version that is answered. */
   versionOf(id: number): number {
-    return this.#held.versionOf(id) ?? UNKNOWN_VERSION;
+    return this.#served.versionOf(id) ?? UNKNOWN_VERSION;
   }
 
   /** Whether a zone is answered as the database has it. */
   isCurrent({ id, version }: ZoneState): boolean {
-    return this.#held.versionOf(id) === version;
+    return this.#served.versionOf(id) === version;
   }
 
   /** Whether this version of a zone was found unreadable, and is to be left alone. */
@@ -111,14 +118,14 @@ export class ZoneStandings {
   /** Ids and versions say nothing any more: place-holders go, and every zone is to be loaded whole. */
   distrust(): void {
     this.withdraw(this.leftOut.filter((one) => one.servedVersion === undefined).map(({ zone }) => zone.id));
-    this.withdraw([...this.#unreadable.ids()].filter((id) => !this.#held.has(id)));
+    this.withdraw([...this.#unreadable.ids()].filter((id) => !this.#served.has(id)));
     this.withdraw(this.#suspended.keys());
-    this.#held.setAll(UNKNOWN_VERSION);
+    this.#served.setAll(UNKNOWN_VERSION);
   }
 
   /** Takes over a zone that somebody else has put into the zone database. */
-  adopt(id: number, zone: HeldZone, reference?: number): void {
-    this.#held.set(id, zone, reference);
+  adopt(id: number, zone: ServedZone, reference?: number): void {
+    this.#served.set(id, zone, reference);
     this.#leftOut.remove(id);
     this.#unreadable.delete(id);
     this.#suspended.delete(id);
@@ -137,7 +144,7 @@ export class ZoneStandings {
   noteCorrupt(zone: ZoneSummary, err: CorruptRecordError): void {
     const { id } = zone;
     const shown = isApex(zone.apex) ? zone : { ...zone, ...this.known(id) };
-    const isWithheld = this.#held.has(id) || this.#unreadable.has(id);
+    const isWithheld = this.#served.has(id) || this.#unreadable.has(id);
     if (!isWithheld) this.#showPlaceHolder(shown, () => this.#writer.withholdZone(shown));
     this.#leftOut.remove(id);
     this.#suspended.delete(id);
@@ -152,16 +159,26 @@ export class ZoneStandings {
    */
   makeRoomForSmaller(octets: ReadonlyMap<ZoneSummary, number>): ReadonlySet<number> {
     let room = this.#writer.leftOctetsForMany({ zoneOctets: Number.POSITIVE_INFINITY });
-    for (const [{ id }, needed] of octets) if (this.#held.has(id)) room += needed;
+    for (const [{ id }, needed] of octets) if (this.#served.has(id)) room += needed;
     const kept = smallestThatFit(new Map([...octets].map(([{ id }, needed]) => [id, needed])), room);
-    const smaller = new Set([...kept].filter((id) => !this.#held.has(id)));
+    const smaller = new Set([...kept].filter((id) => !this.#served.has(id)));
     if (smaller.size === 0) return smaller;
     for (const [zone, needed] of octets) {
-      if (kept.has(zone.id) || !this.#held.delete(zone.id)) continue;
+      if (kept.has(zone.id) || !this.#served.delete(zone.id)) continue;
       this.#leaveOut(zone, needed, 0);
     }
     this.collectAll();
     return smaller;
+  }
+
+  /** Fills a zone database that nobody is answered from yet: nobody minds while all that was given up is taken apart. */
+  async fill(publish: () => Promise<void>): Promise<void> {
+    this.#isFilling = true;
+    try {
+      await publish();
+    } finally {
+      this.#isFilling = false;
+    }
   }
 
   /** Takes apart all that was given up. */
@@ -172,8 +189,7 @@ export class ZoneStandings {
   /** Takes zones out of the zone database. */
   withdraw(zoneIds: Iterable<number>): void {
     for (const id of zoneIds) {
-      const heldBack = this.#heldBack.get(id);
-      if (heldBack) heldBack.withdrawn = true;
+      this.#noteWithdrawn(id);
       const zone = this.known(id);
       if (!zone) continue;
       this.#changes += 1;
@@ -183,7 +199,7 @@ export class ZoneStandings {
   }
 
   #forget(id: number): void {
-    this.#held.delete(id);
+    this.#served.delete(id);
     this.#leftOut.remove(id);
     this.#unreadable.delete(id);
     this.#suspended.delete(id);
@@ -193,8 +209,7 @@ export class ZoneStandings {
   suspend(zone: SuspendedZone): void {
     const { id, apex, resellerId } = zone;
     if (this.#suspended.has(id)) return;
-    const heldBack = this.#heldBack.get(id);
-    if (heldBack) heldBack.withdrawn = true;
+    this.#noteWithdrawn(id);
     if (this.#showPlaceHolder(zone, () => this.#writer.suspendZone({ apex, resellerId, negativeTtlSeconds: 0 }))) {
       this.#changes += 1;
       this.#forget(id);
@@ -202,14 +217,17 @@ export class ZoneStandings {
     } else this.withdraw([id]);
   }
 
-  /** A zone that is held, left out, unreadable, or suspended. */
-  known(id: number): Pick<HeldZone, "apex"> | undefined {
-    const shown = this.#held.get(id) ?? this.#leftOut.get(id)?.zone;
+  /** A zone that has a standing. */
+  known(id: number): Pick<ServedZone, "apex"> | undefined {
+    const shown = this.#served.get(id) ?? this.#leftOut.get(id)?.zone;
     return shown ?? this.#unreadable.get(id) ?? this.#suspended.get(id);
   }
 
-  /** Whether a zone has an apex; where it has another one than before, it is withdrawn there. */
-  hasApex(zone: ZoneState): boolean {
+  /**
+   * Prepares for what the database has of a zone now: where it has another apex than before it is withdrawn there.
+   * @returns false where its apex is no name: then it is unreadable
+   */
+  admit(zone: ZoneState): boolean {
     if (!isApex(zone.apex)) {
       this.noteCorrupt(zone, new CorruptRecordError("the zone's apex is no name"));
       return false;
@@ -221,13 +239,14 @@ export class ZoneStandings {
     return true;
   }
 
-  /**
-   * Notes that a zone has changed.
-   * @returns whether it waits for room: see `takeDue`
-   */
-  noteChanged(zone: ZoneState): boolean {
+  /** Notes that a zone has changed. */
+  noteChanged(zone: ZoneState): void {
     this.#leftOut.note(zone);
-    return this.#leftOut.has(zone.id);
+  }
+
+  /** Whether a zone is tried again only when there may be room: see `takeDue`. */
+  waitsForRoom(id: number): boolean {
+    return this.#leftOut.has(id);
   }
 
   /** Zones that were left out and may fit now, those that need least first; to be tried by `ZonePublisher.publishHeldBack`. */
@@ -249,14 +268,14 @@ export class ZoneStandings {
     for (const { zone, servedVersion, since, takenOctets } of this.leftOut) {
       if (servedVersion === undefined) continue;
       if (nowMs - since.getTime() <= zone.expireSeconds * 1_000) continue;
-      this.#held.delete(zone.id);
+      this.#served.delete(zone.id);
       this.#leaveOut(zone, takenOctets, 0);
     }
   }
 
   /** Has zones left alone until they are released. Done again, it forgets that they were withdrawn before. */
   holdBack(zoneIds: Iterable<number>): void {
-    for (const id of zoneIds) this.#heldBack.set(id, { withdrawn: false });
+    for (const id of zoneIds) this.#heldBack.set(id, "as it was");
   }
 
   release(zoneIds: Iterable<number>): void {
@@ -269,12 +288,16 @@ export class ZoneStandings {
 
   /** Whether a zone that is held back has been withdrawn since. */
   isGone(id: number): boolean {
-    return this.#heldBack.get(id)?.withdrawn === true;
+    return this.#heldBack.get(id) === "withdrawn";
+  }
+
+  #noteWithdrawn(id: number): void {
+    if (this.#heldBack.has(id)) this.#heldBack.set(id, "withdrawn");
   }
 
   /** @param reference its own, where the caller knows it */
   notePublished(zone: ZoneState, reference?: number): void {
-    this.#held.set(zone.id, zone, reference);
+    this.#served.set(zone.id, zone, reference);
     this.#unreadable.delete(zone.id);
     this.#suspended.delete(zone.id);
     if (this.#leftOut.remove(zone.id)) this.#observe({ kind: "zone-fits-again", level: "info", ...nameOf(zone) });
@@ -294,7 +317,7 @@ export class ZoneStandings {
   /** Leaves a zone as it is answered, or all of it SERVFAIL where it is not: it does not fit. */
   #leaveOut(zone: ZoneSummary, takenOctets: number, ms: number): void {
     const writer = this.#writer;
-    const servedVersion = this.#held.versionOf(zone.id);
+    const servedVersion = this.#served.versionOf(zone.id);
     if (servedVersion === undefined && this.#showPlaceHolder(zone, () => writer.withholdZone(zone)))
       this.#suspended.delete(zone.id);
     this.#unreadable.delete(zone.id);
@@ -304,7 +327,7 @@ export class ZoneStandings {
       this.#observe({ kind: "zone-left-out", level: "error", ...nameOf(zone), ...memory });
     }
     // What the attempt had taken is for others.
-    if (this.isFirst) this.collectAll();
+    if (this.#isFilling) this.collectAll();
     else writer.collect(COLLECT_NODES);
   }
 

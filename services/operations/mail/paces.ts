@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { providerNamed } from "../../core/mail/address-group.ts";
 import { type PacePins, UNPINNED } from "../../core/mail/pace/allowance.ts";
+import { SYSTEM_SOURCE } from "../../core/mail/queue/destination-queue.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { domainGroups } from "../../platform/config/domain-groups.ts";
 import type { Db } from "../../platform/postgres/db.ts";
@@ -14,7 +15,6 @@ import {
   resetPace,
   type SourcePace,
 } from "../../store/mail/pace/source-paces.ts";
-import { SYSTEM_SOURCE } from "../../store/mail/queue/lease-partitions.ts";
 import { announceMail } from "../../store/mail/queue/queue.ts";
 import { wakePaced } from "../../store/mail/queue/queue-leases.ts";
 import { viewWarmUp } from "./warm-ups.ts";

@@ -8,6 +8,7 @@ import {
   plannedFor,
   type WarmUpPlan,
 } from "../../core/mail/pace/warm-up.ts";
+import { SYSTEM_SOURCE } from "../../core/mail/queue/destination-queue.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { recordAudit } from "../../store/console/audit.ts";
@@ -22,7 +23,6 @@ import {
   stopWarmUp,
   type WarmUp,
 } from "../../store/mail/pace/warm-ups.ts";
-import { SYSTEM_SOURCE } from "../../store/mail/queue/lease-partitions.ts";
 import { announceMail } from "../../store/mail/queue/queue.ts";
 import { wakePaced } from "../../store/mail/queue/queue-leases.ts";
 

@@ -35,6 +35,15 @@ export interface GateEvents {
 }
 
 /**
+ * Whose turn it is, and for what. The client's: a command, the answer to a challenge of AUTH, or a message up to its final dot.
+ * The library's: a reply, in place of which a refusal of ours may be said. Nobody's: the handshake of TLS.
+ */
+type Turn =
+  | { readonly kind: "command" | "challenge" | "handshake" }
+  | { readonly kind: "message"; readonly dots: MessageDots; octets: number }
+  | { readonly kind: "reply"; readonly verb: string; readonly refusal?: SmtpReply | undefined };
+
+/**
  * Stands between a client and smtp-server. One command at a time passes, the next when the library has answered, so
  * that each reply is known by its command; a message passes up to its final dot, without the dots that the library
  * would leave in it. Lines, syntax, STARTTLS and the patience with the client are judged here, and what the library says
@@ -53,24 +62,17 @@ export class SmtpGate {
   #input: Buffer = NOTHING;
   /** What the library has said of a reply that is not whole yet. */
   #said = "";
-  /** The command or message that the library has to answer; `refusal` is said in place of its answer. */
-  #asked: { readonly verb: string; readonly refusal?: SmtpReply | undefined } | undefined;
-  /** While a message comes. */
-  #message: MessageDots | undefined;
-  #messageOctets = 0;
+  #turn: Turn = COMMAND;
   /** Of each connection anew, so that TLS has a client introduce itself again (RFC 3207 §4.2). */
   #context!: CommandContext;
   #hasGreeted = false;
-  /** The next line answers a challenge of AUTH. */
-  #isChallenged = false;
   #isLibraryFull = false;
   #isGathering = false;
   #isAdvancing = false;
-  #isUpgrading = false;
   /** The client has closed its side. */
   #isAtEnd = false;
-  #isStopping = false;
-  #isOver = false;
+  /** `stopping`: it ends where it may. */
+  #life: "open" | "stopping" | "over" = "open";
 
   constructor(socket: Socket, options: GateOptions, events: GateEvents) {
     this.#socket = socket;
@@ -107,14 +109,16 @@ export class SmtpGate {
   /** Looks whether the client has taken too long. */
   look(nowMs: number): void {
     if (this.#isOver) return;
-    const reply = this.#patience.look(this.#awaited, this.#messageOctets, nowMs);
+    const octets = this.#turn.kind === "message" ? this.#turn.octets : 0;
+    const reply = this.#patience.look(this.#awaited, octets, nowMs);
     if (reply) this.#lose(reply);
   }
 
   /** Ends the dialogue as soon as its message, if one is under way, has been answered. */
   stop(): void {
-    this.#isStopping = true;
-    if (this.#isUpgrading) this.#finish();
+    if (this.#isOver) return;
+    this.#life = "stopping";
+    if (this.#turn.kind === "handshake") this.#finish();
     else this.#advance();
   }
 
@@ -123,15 +127,19 @@ export class SmtpGate {
     this.#finish(CLOSING);
   }
 
+  get #isOver(): boolean {
+    return this.#life === "over";
+  }
+
   get #awaited(): Awaited {
     if (!this.#hasGreeted || this.#isOthersTurn) return "server";
-    if (this.#message) return "data";
+    if (this.#turn.kind === "message") return "data";
     return this.#input.length === 0 ? "command" : "rest of line";
   }
 
   /** What comes next has to wait: for the library, or for a handshake. */
   get #isOthersTurn(): boolean {
-    return this.#isUpgrading || this.#asked !== undefined || this.#isLibraryFull;
+    return this.#turn.kind === "handshake" || this.#turn.kind === "reply" || this.#isLibraryFull;
   }
 
   #listen(socket: Socket): void {
@@ -165,7 +173,7 @@ export class SmtpGate {
     this.#isAdvancing = true;
     while (this.#step());
     this.#isAdvancing = false;
-    if (this.#isOver || this.#isUpgrading) return;
+    if (this.#isOver || this.#turn.kind === "handshake") return;
     // All that has come whole is answered, and no more will come.
     if (this.#isAtEnd && !this.#isOthersTurn && !this.#socket.writableNeedDrain) this.#finish();
     else if (this.#isLibraryFull || this.#input.length > READ_AHEAD_OCTETS) this.#socket.pause();
@@ -176,8 +184,8 @@ export class SmtpGate {
   #step(): boolean {
     // A client that does not read its replies is not heard.
     if (this.#isOver || this.#isOthersTurn || this.#socket.writableNeedDrain) return false;
-    if (this.#message) return this.#passMessage(this.#message);
-    if (this.#isStopping && this.#hasGreeted) {
+    if (this.#turn.kind === "message") return this.#passMessage(this.#turn);
+    if (this.#life === "stopping" && this.#hasGreeted) {
       this.#finish(CLOSING);
       return false;
     }
@@ -192,30 +200,28 @@ export class SmtpGate {
     return false;
   }
 
-  #passMessage(message: MessageDots): boolean {
+  #passMessage(message: Turn & { kind: "message" }): boolean {
     if (this.#input.length === 0) return false;
-    const { octets, taken, isEnd } = message.read(this.#input);
+    const { octets, taken, isEnd } = message.dots.read(this.#input);
     this.#input = this.#input.subarray(taken);
-    this.#messageOctets += taken;
-    if (isEnd) {
-      this.#message = undefined;
-      this.#asked = { verb: "DATA" };
-    }
+    message.octets += taken;
+    if (isEnd) this.#turn = { kind: "reply", verb: "DATA" };
     if (octets.length > 0) this.#pass(octets);
     return true;
   }
 
   #takeLine(line: string): void {
-    const verb = this.#isChallenged ? "AUTH" : verbOf(line);
+    const isChallenged = this.#turn.kind === "challenge";
+    const verb = isChallenged ? "AUTH" : verbOf(line);
     const reply = this.#patience.takeCommand();
     if (reply) {
       this.#lose(reply);
       return;
     }
-    if (this.#isChallenged) {
+    if (isChallenged) {
       // The library gives the exchange up as well.
       const refusal = judgeAuthAnswer(line);
-      this.#ask(refusal ? "*" : line, { verb, refusal });
+      this.#ask(refusal ? "*" : line, verb, refusal);
       return;
     }
     // The library refuses who speaks before its greeting.
@@ -223,7 +229,7 @@ export class SmtpGate {
     if (refusal) this.#answer(verb, refusal.code, formatSmtpReply(refusal));
     else if (verb === "STARTTLS" && this.#hasGreeted) this.#upgrade();
     else if (this.#options.servesDsn && (verb === "MAIL" || verb === "RCPT")) this.#askWithDsn(verb, line);
-    else this.#ask(line, { verb });
+    else this.#ask(line, verb);
   }
 
   /** The library decodes what parameters say, however it is written. */
@@ -235,11 +241,12 @@ export class SmtpGate {
       return;
     }
     this.#events.asked(this.id, taken.value.dsn);
-    this.#ask(taken.value.line, { verb });
+    this.#ask(taken.value.line, verb);
   }
 
-  #ask(line: string, asked: { readonly verb: string; readonly refusal?: SmtpReply | undefined }): void {
-    this.#asked = asked;
+  /** @param refusal is said in place of the library's answer */
+  #ask(line: string, verb: string, refusal?: SmtpReply): void {
+    this.#turn = { kind: "reply", verb, refusal };
     this.#pass(Buffer.from(`${line}\r\n`, "latin1"));
   }
 
@@ -258,13 +265,14 @@ export class SmtpGate {
   }
 
   #takeReply(code: number, text: string): void {
-    const asked = this.#asked;
-    this.#asked = undefined;
-    this.#isChallenged = code === 334;
-    if (asked?.refusal) this.#answer(asked.verb, asked.refusal.code, formatSmtpReply(asked.refusal));
-    else if (asked) this.#takeAnswer(asked.verb, code, text);
+    const turn = this.#turn;
+    if (turn.kind === "reply") {
+      this.#turn = code === 334 ? CHALLENGE : COMMAND;
+      if (turn.refusal) this.#answer(turn.verb, turn.refusal.code, formatSmtpReply(turn.refusal));
+      else this.#takeAnswer(turn.verb, code, text);
+    }
     // A message that is refused before its end goes on far beyond its limit.
-    else if (this.#message) this.#finish(text);
+    else if (turn.kind === "message") this.#finish(text);
     else {
       this.#hasGreeted = true;
       this.#say(text);
@@ -272,10 +280,7 @@ export class SmtpGate {
   }
 
   #takeAnswer(verb: string, code: number, text: string): void {
-    if (code === 354) {
-      this.#message = new MessageDots();
-      this.#messageOctets = 0;
-    }
+    if (code === 354) this.#turn = { kind: "message", dots: new MessageDots(), octets: 0 };
     if (code === 250 && verb === "DATA") this.#patience.countMessage(performance.now());
     if (code === 250 && (verb === "EHLO" || verb === "HELO")) this.#context = { ...this.#context, isIntroduced: true };
     this.#answer(verb, code, verb === "EHLO" ? completeOffers(text, this.#context) : text);
@@ -307,7 +312,7 @@ export class SmtpGate {
     const socket = this.#socket;
     this.#answer("STARTTLS", 220, "220 2.0.0 Ready to start TLS\r\n");
     if (this.#isOver) return;
-    this.#isUpgrading = true;
+    this.#turn = HANDSHAKE;
     socket.removeAllListeners("data");
     socket.off("end", this.#noteEnd);
     socket.allowHalfOpen = false;
@@ -317,7 +322,7 @@ export class SmtpGate {
     socket.write("", () => {
       if (this.#isOver) return;
       this.#options.handshakes.secure(socket, (secured) => {
-        this.#isUpgrading = false;
+        this.#turn = COMMAND;
         this.#listen(secured);
         this.#events.secured(this.id);
         this.#advance();
@@ -332,14 +337,17 @@ export class SmtpGate {
 
   #finish(lastWords: SmtpReply | string = ""): void {
     if (this.#isOver) return;
-    this.#isOver = true;
+    this.#life = "over";
     this.libraryEnd.destroy();
     // Within a handshake nothing can be said.
-    if (this.#isUpgrading) this.#socket.destroy();
+    if (this.#turn.kind === "handshake") this.#socket.destroy();
     else endConnection(this.#socket, lastWords);
   }
 }
 
+const COMMAND: Turn = { kind: "command" };
+const CHALLENGE: Turn = { kind: "challenge" };
+const HANDSHAKE: Turn = { kind: "handshake" };
 const NOTHING = Buffer.alloc(0);
 const LF = 0x0a;
 /** With so much of commands that wait for their turn, no more is read. */

@@ -55,7 +55,7 @@ test("each other domain has limits of its own, a provider's domains share theirs
   for (const domain of ["a.example.net", "a.example.net", "b.example.net", "one.example.org", "two.example.org"]) {
     shaping.begin(domain);
   }
-  expect(shaping.room()).toEqual(
+  expect(shaping.freeSlots()).toEqual(
     new Map([
       ["a.example.net", 0],
       ["b.example.net", 1],
@@ -64,7 +64,7 @@ test("each other domain has limits of its own, a provider's domains share theirs
     ]),
   );
   shaping.end("two.example.org");
-  expect(shaping.room().get("one.example.org")).toBe(1);
+  expect(shaping.freeSlots().get("one.example.org")).toBe(1);
   expect(shaping.policyOf("two.example.org").messagesPerConnection).toBe(5);
 });
 
@@ -73,7 +73,7 @@ test("messages a minute are shared by the group and come back with time", () => 
   const take = takerOf(shaping);
   expect([take("one.example.org"), take("two.example.org"), take("one.example.org")]).toEqual([true, true, true]);
   expect(take("two.example.org")).toBe(false);
-  expect(shaping.room().get("two.example.org")).toBe(0);
+  expect(shaping.freeSlots().get("two.example.org")).toBe(0);
   clock.ms = 20_000;
   expect([take("two.example.org"), take("two.example.org")]).toEqual([true, false]);
   clock.ms = -3_600_000; // set back
@@ -95,7 +95,7 @@ test("a domain that a provider hosts, by its exchangers, shares the provider's l
   shaping.learn("more.example.net", ["mx2.mail.big.example"]);
   expect(shaping.hasTooManySessions("more.example.net")).toBe(true);
   shaping.end("more.example.net");
-  expect(shaping.room()).toEqual(
+  expect(shaping.freeSlots()).toEqual(
     new Map([
       ["one.example.org", 0],
       ["hosted.example.net", 0],
@@ -103,16 +103,16 @@ test("a domain that a provider hosts, by its exchangers, shares the provider's l
     ]),
   );
   shaping.end("one.example.org");
-  expect(shaping.room().get("more.example.net")).toBe(1);
+  expect(shaping.freeSlots().get("more.example.net")).toBe(1);
 });
 
 test("a domain that moves away from its provider has limits of its own again", () => {
   const { shaping } = makeShaping({ connections: 1, messagesPerMinute: null });
   shaping.begin("moving.example.net");
   shaping.learn("moving.example.net", ["mx.mail.big.example"]);
-  expect(shaping.room().get("moving.example.net")).toBe(0);
+  expect(shaping.freeSlots().get("moving.example.net")).toBe(0);
   shaping.learn("moving.example.net", ["mx.elsewhere.example"]);
-  expect(shaping.room().get("moving.example.net")).toBe(1);
+  expect(shaping.freeSlots().get("moving.example.net")).toBe(1);
 });
 
 test("a domain that has an exchanger of its own beside its provider's stands for itself", () => {
@@ -126,7 +126,7 @@ test("a domain that has an exchanger of its own beside its provider's stands for
   ]) {
     shaping.learn("half.example.net", exchangers);
     expect(shaping.policyOf("half.example.net").messagesPerConnection).toBe(10);
-    expect(shaping.room().get("half.example.net")).toBe(1);
+    expect(shaping.freeSlots().get("half.example.net")).toBe(1);
   }
 });
 
@@ -178,9 +178,9 @@ test("a rate that is whole again is forgotten, however many domains there were",
   const { shaping, clock } = makeShaping({ connections: 5, messagesPerMinute: 3 }, 2);
   const take = takerOf(shaping);
   for (let i = 0; i < 1_000; i += 1) take(`d${i}.example.net`);
-  expect(shaping.room().size).toBe(1_000);
+  expect(shaping.freeSlots().size).toBe(1_000);
   clock.ms = 60_000;
-  expect(shaping.room().size).toBe(0);
+  expect(shaping.freeSlots().size).toBe(0);
   clock.ms = 120_000;
   expect(["one", "two"].map((name) => take(`${name}.example.net`))).toEqual([true, true]);
 });

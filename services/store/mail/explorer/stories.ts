@@ -1,8 +1,8 @@
 import type { AttemptPath } from "../../../core/mail/delivery-attempt.ts";
+import { ANY_SOURCE, SYSTEM_SOURCE } from "../../../core/mail/queue/destination-queue.ts";
 import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { type EventKind, eventKindOf } from "../events/event-kinds.ts";
-import { ANY_SOURCE, SYSTEM_SOURCE } from "../queue/lease-partitions.ts";
 import type { PacedBy } from "../queue/queue-leases.ts";
 
 /** An attempt as it is told. */

@@ -1,5 +1,5 @@
+import { ANY_SOURCE } from "../../../core/mail/queue/destination-queue.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
-import { ANY_SOURCE } from "./lease-partitions.ts";
 
 /** A source that leaves a destination alone, or `ANY_SOURCE`. */
 interface BackOff {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { fairShares } from "../../../../services/core/mail/lane-shares.ts";
+import { fairShares } from "../../../../../services/core/mail/queue/lane-shares.ts";
 
 const claims = (...has: readonly number[]) => has.map((each) => ({ has: each, most: 42 }));
 

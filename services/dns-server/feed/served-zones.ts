@@ -1,17 +1,17 @@
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import { ZoneReferences } from "./zone-references.ts";
 
-/** A zone that the zone database holds. */
-export interface HeldZone {
+/** A zone that is answered. */
+export interface ServedZone {
   readonly apex: Uint8Array;
   readonly version: number;
 }
 
 /**
- * The zones that the zone database holds, by their ids in the database. There may be ten millions: all that is kept of
+ * The zones that are answered, in whatever version, by their ids in the database. There may be ten millions: all that is kept of
  * each here is its reference, and the rest is in the zone database.
  */
-export class HeldZones {
+export class ServedZones {
   readonly #writer: ZoneDatabaseWriter;
   readonly #references = new ZoneReferences();
 
@@ -27,7 +27,7 @@ export class HeldZones {
     return this.#references.get(id) !== 0;
   }
 
-  get(id: number): HeldZone | undefined {
+  get(id: number): ServedZone | undefined {
     const reference = this.#references.get(id);
     if (reference === 0) return undefined;
     return { apex: this.#writer.apexOf(reference), version: this.#writer.versionOf(reference) };
@@ -46,7 +46,7 @@ export class HeldZones {
    * Notes that a zone has been published, as a version.
    * @param reference its own, where the caller knows it
    */
-  set(id: number, { apex, version }: HeldZone, reference: number = this.#writer.publishedZone(apex)): void {
+  set(id: number, { apex, version }: ServedZone, reference: number = this.#writer.publishedZone(apex)): void {
     this.#references.set(id, reference);
     this.#writer.setVersion(reference, version);
   }
