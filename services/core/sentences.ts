@@ -557,7 +557,7 @@ export const SENTENCES = {
   "record-type-unknown": "{text} is no record type",
   "generic-form": "{type} needs the form \\# length hex",
   "generic-data": "the data after \\# is not hexadecimal",
-  "generic-length": "\\# gives the length {octets}, of what follows {has}",
+  "generic-length": "\\# says length {octets}, what follows has length {has}",
   "no-tag": "{text} is not a tag of letters and digits",
   "ds-algorithm": "must not be 0",
   "dnskey-protocol": "must be 3, not {text}",

@@ -136,7 +136,7 @@ export const REFUSED: readonly (readonly [type: string, text: string, field: str
   ["A", '"192.0.2.1"', "address", "quoted"],
   ["A", "\\# 3 010203", "address", "not lawful"],
   ["A", "\\# 5 0102030405", "value", "too many octets: 1"],
-  ["A", "\\# 4 010203", "value", "gives the length 4, of what follows 3"],
+  ["A", "\\# 4 010203", "value", "says length 4, what follows has length 3"],
   ["A", "\\# 4 0102030g", "value", "not hexadecimal"],
   ["AAAA", "2001:db8:::1", "address", "not an IPv6 address"],
   ["AAAA", "2001:db8::1::2", "address", "not an IPv6 address"],
@@ -224,7 +224,7 @@ export const REFUSED: readonly (readonly [type: string, text: string, field: str
   ["NSEC3", "1 0 0 - xyz", "next hashed owner name", "base32hex"],
   ["NSEC3", "1 0 0 abc 2t7b4g4vsa5smi47k61mv5bv1a22bojr", "salt", "salt"],
   ["TYPE65280", "1234", "value", "needs the form"],
-  ["TYPE65280", "\\# 2 00", "value", "gives the length 2, of what follows 1"],
+  ["TYPE65280", "\\# 2 00", "value", "says length 2, what follows has length 1"],
   ["A", "(192.0.2.1", "value", "never closed"],
   ["A", "192.0.2.1)", "value", "not opened"],
 ];
