@@ -187,6 +187,8 @@ export const SENTENCES = {
   "rrset-not-at-apex": "not allowed at apex",
   "rrset-disabled": "disabled records are not kept here: leave the record out",
   "rrset-content": "Not in expected format: {reason}",
+  "texts-unquoted":
+    'each text stands in double quotes, white space between them ("one" "two"), and a double quote within one is \\"',
   "rrset-not-absolute": "Not in expected format (parsed as '{text}'): names end in a dot",
   "rrset-unknown-type": "unknown type given",
   "rrset-no-type": "invalid type given",

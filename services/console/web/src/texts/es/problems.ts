@@ -443,6 +443,8 @@ export const problems: Texts["problems"] = {
     "rrset-not-at-apex": "no puede estar en el nombre de la zona",
     "rrset-disabled": "aquí no se guardan registros desactivados: quite el registro",
     "rrset-content": "el contenido no tiene la forma esperada: {reason}",
+    "texts-unquoted":
+      'cada texto va entre comillas dobles, con espacios entre ellos ("uno" "dos"), y una comilla doble dentro de uno es \\"',
     "rrset-not-absolute": "el contenido se leyó como «{text}»: los nombres terminan en un punto",
     "rrset-unknown-type": "tipo desconocido",
     "rrset-no-type": "no es un tipo de registro",
