@@ -257,6 +257,14 @@ describe("palomar zone", () => {
     expect((await palomar("zone", "export", "never.example.org")).refused).toContain("does not exist");
   });
 
+  test("warns of a ZONEMD of another serial in a new zone", async () => {
+    const path = file("digest.zone", `${ZONE}@ ZONEMD 6 1 1 ${"AB".repeat(48)}\n`);
+    const { json } = await palomar("zone", "import", "one", "acme", "digest.example.org", path);
+    expect(json).toMatchObject([
+      { serial: 7, warnings: [expect.stringContaining("the ZONEMD of digest.example.org.")] },
+    ]);
+  });
+
   test("imports by manifest: bad zones do not stop good ones", async () => {
     file("good.zone", ZONE);
     file("bad.zone", "@ SOA ns1 h 1 1 1 1 1\n@ NS ns1\nwww A 192.0.2.300\n");
