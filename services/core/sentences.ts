@@ -188,6 +188,8 @@ export const SENTENCES = {
   "rrset-not-at-apex": "not allowed at apex",
   "rrset-disabled": "disabled records are not kept here: leave the record out",
   "rrset-content": "Not in expected format: {reason}",
+  "texts-unquoted":
+    'each text stands in double quotes, white space between them ("one" "two"), and a double quote within one is \\"',
   "rrset-not-absolute": "Not in expected format (parsed as '{text}'): names end in a dot",
   "rrset-unknown-type": "unknown type given",
   "rrset-no-type": "invalid type given",
@@ -613,6 +615,10 @@ export const SENTENCES = {
     "the NSEC3PARAM asks for more hashing than 150 iterations: names that do not exist are denied without a proof",
   "signature-outdated":
     "{domain} is signed elsewhere, and its serial is {serial} now: a signature of its SOA that was made for another one no longer holds; sign the zone anew with a serial ahead of it and put its zone file in place",
+  "digest-outdated":
+    "the ZONEMD of {domain} is not of the zone as it is now, with the serial {serial}: a secondary that verifies it refuses the whole zone; delete it, or put a zone file in place whose SOA and ZONEMD have one serial ahead of it",
+  "digest-of-signed":
+    "{domain} is signed here, which changes it and its serial time and again, and its ZONEMD is not made anew: a secondary that verifies it refuses the whole zone; delete it",
   "serial-leaps":
     "the serial goes from {has} to {next}, {increment} ahead: a secondary that does not fetch this version may take later ones for older than its own, and keep what it has; before the serial is set again, see that all secondaries have this one",
   "ds-at-apex": "{owner} is the zone's apex: nobody looks for its DS records here, but in the zone above",

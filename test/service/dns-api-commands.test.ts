@@ -177,6 +177,27 @@ describe("palomar acl add", () => {
   });
 });
 
+test("palomar acl list shows a reseller's ACLs without secrets, and acl remove takes one away with its key", async () => {
+  await palomar("reseller", "add", "listed", "--name", "Listed", "--key", "listed-key-0123456789");
+  const words = ["--block", "192.0.2.0/24", "--tsig", "listed.example", "--zone", "z.example", "--notify", "192.0.2.1"];
+  await palomar("acl", "add", "listed", "first", ...words);
+  await palomar("acl", "add", "listed", "second", "--block", "2001:db8::/32");
+  const second = { name: "second", blocks: ["2001:db8::/32"], tsig: null, zones: null, notify: [] };
+  const listed = await palomar("acl", "list", "listed");
+  expect(listed.json).toEqual([
+    {
+      ...{ name: "first", blocks: ["192.0.2.0/24"], zones: ["z.example"], notify: ["192.0.2.1:53"] },
+      tsig: { name: "listed.example", algorithm: "hmac-sha256" },
+    },
+    second,
+  ]);
+  expect((await palomar("acl", "remove", "listed", "first")).json).toEqual({ name: "first", removed: true });
+  expect((await palomar("acl", "list", "listed")).json).toEqual([second]);
+  expect(await api.database.db("tsig_keys").where({ name: "listed.example" }).first()).toBeUndefined();
+  expect((await palomar("acl", "remove", "listed", "first")).refused).toBe("ACL first does not exist");
+  expect((await palomar("acl", "list", "nobody")).refused).toBe("reseller nobody does not exist");
+});
+
 test("palomar acl show prints one stanza for several policy zones, each once", async () => {
   await palomar("acl", "add", "one", "resolver", "--block", "192.0.2.1");
   for (const feed of ["b.feed.example", "a.feed.example"]) await palomar("rpz", "feed", "add", feed);
@@ -234,6 +255,14 @@ describe("palomar zone", () => {
     expect(exported.text).toBe(text);
     expect(exported.json).toEqual({ domain: "import.example.org", serial: 8, zone: text });
     expect((await palomar("zone", "export", "never.example.org")).refused).toContain("does not exist");
+  });
+
+  test("warns of a ZONEMD of another serial in a new zone", async () => {
+    const path = file("digest.zone", `${ZONE}@ ZONEMD 6 1 1 ${"AB".repeat(48)}\n`);
+    const { json } = await palomar("zone", "import", "one", "acme", "digest.example.org", path);
+    expect(json).toMatchObject([
+      { serial: 7, warnings: [expect.stringContaining("the ZONEMD of digest.example.org.")] },
+    ]);
   });
 
   test("imports by manifest: bad zones do not stop good ones", async () => {

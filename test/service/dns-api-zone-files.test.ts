@@ -79,6 +79,29 @@ describe("a zone file", () => {
     expect((await api.call("DELETE", `${path("rr")}/${rr_id}`)).body).toEqual({ msg: "deleted", serial: 17 });
   });
 
+  test("with a ZONEMD is warned of once the serial is another, and when it is signed here", async () => {
+    const digest = (serial: number) => `@ ZONEMD ${serial} 1 1 ${"AB".repeat(48)}\n`;
+    const { text } = await get();
+    const file = (soa: number, zonemd = soa) => text.replace(/ 1 7200/, ` ${soa} 7200`) + digest(zonemd);
+    const path = (operation: string) => `/api/v1/${operation}/${zone}`;
+    const outdated = (serial: number) => [
+      expect.stringContaining(`not of the zone as it is now, with the serial ${serial}:`),
+    ];
+    expect((await put(file(10))).body).toEqual({ serial: 10, records: 2 });
+    expect((await put(file(11, 10))).body.warnings).toEqual(outdated(11));
+    expect((await put(file(11))).body.warnings).toEqual(outdated(12));
+    expect((await add("www")).body.warnings).toEqual(outdated(13));
+    const soa = `/api/v1/update_soa/acme/${zone}/ns1.example.net/hostmaster.example.net/14/1/1/1/1/1`;
+    expect((await api.call("POST", soa)).body.warnings).toEqual(outdated(14));
+    expect((await api.call("POST", path("zone_rollback"), { serial: 10 })).body.warnings).toEqual(outdated(15));
+    expect((await put(file(16))).body.warnings).toBeUndefined();
+    const ofSigned = [expect.stringContaining(`${zone}. is signed here`)];
+    expect((await api.call("PUT", path("dnssec"), { enabled: true })).body.warnings).toEqual(ofSigned);
+    expect((await add("mail")).body.warnings).toEqual(ofSigned);
+    expect((await put(file(99))).body.warnings).toEqual(ofSigned);
+    expect((await put(text)).body.warnings).toBeUndefined();
+  });
+
   test("gives the same octets in a newly made zone", async () => {
     for (const name of ["a", "b", "c"]) await add(name);
     const out = (await get()).text;

@@ -148,6 +148,16 @@ describe("AXFR", () => {
     expect((await askOverTcp(tls, { name: "example.net", type: "AXFR", tls: true })).rcode).toBe("REFUSED");
   });
 
+  it("goes over no TLS below 1.3, on which queries are answered all the same", async () => {
+    const ask = { name: "big.example", tls: "TLSv1.2", key: KEY } as const;
+    const questions = [{ type: "AXFR" }, { type: "IXFR", serial: 1 }, { type: "SOA" }] as const;
+    const answers = await Promise.all(
+      questions.map((question) => askOverTcp(service.addresses.dns_tls as string, { ...ask, ...question })),
+    );
+    expect(answers.map(({ rcode }) => rcode)).toEqual(["REFUSED", "REFUSED", "NOERROR"]);
+    expect(answers.map(({ authentic }) => authentic)).toEqual([true, true, true]);
+  });
+
   it("goes at the pace of a client that reads slowly", async () => {
     const [host, port] = server.split(":") as [string, string];
     const socket = connect(Number(port), host);

@@ -16,8 +16,8 @@ export interface TransferQuestion {
   readonly serial?: number;
   readonly key?: TsigKey;
   readonly nowSeconds?: number;
-  /** Over TLS (RFC 9103). */
-  readonly tls?: boolean;
+  /** Over TLS (RFC 9103); by no later version than the one that is named. */
+  readonly tls?: boolean | "TLSv1.2";
   /** Changes the signed octets. */
   readonly tamper?: (octets: Uint8Array) => Uint8Array;
 }
@@ -44,8 +44,12 @@ export async function askOverTcp(server: string, question: TransferQuestion): Pr
   let soas = 0;
   let received = Buffer.alloc(0);
   await new Promise<void>((resolve, reject) => {
-    const socket = question.tls
-      ? connectTls({ host, port, ALPNProtocols: ["dot"], rejectUnauthorized: false })
+    const { tls } = question;
+    const socket = tls
+      ? connectTls({
+          ...{ host, port, ALPNProtocols: ["dot"], rejectUnauthorized: false },
+          ...(tls !== true && { maxVersion: tls }),
+        })
       : connect(port, host);
     socket.setTimeout(TIMEOUT_MS, () => socket.destroy(new Error(`no answer from ${server} by TCP`)));
     socket.on("error", reject);

@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { readAcl, readTsigKey, tsigKeyWarning } from "../../core/dns/acl-input.ts";
-import { addAcl } from "../../store/dns/acls.ts";
+import { type Acl, addAcl, listAcls, removeAcl } from "../../store/dns/acls.ts";
+import { findReseller } from "../../store/dns/resellers.ts";
 import { namesWithoutZone } from "../../store/dns/transfer-zones.ts";
 import { gather, orRefuse } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
@@ -15,6 +16,12 @@ interface AclOptions {
 /** `palomar acl`: who may transfer a reseller's zones. */
 export function registerAclCommand(program: Command, runtime: CommandRuntime): void {
   const acl = program.command("acl").description("zone transfers: sources, keys, servers to notify");
+  registerAdd(acl, runtime);
+  registerList(acl, runtime);
+  registerRemove(acl, runtime);
+}
+
+function registerAdd(acl: Command, runtime: CommandRuntime): void {
   acl
     .command("add")
     .argument("<reseller_id>")
@@ -45,6 +52,38 @@ export function registerAclCommand(program: Command, runtime: CommandRuntime): v
         runtime.print({ name, tsig: key }, key ? `${name} ${key.name} ${key.algorithm} ${key.secret}` : name);
       },
     );
+}
+
+function registerList(acl: Command, runtime: CommandRuntime): void {
+  acl
+    .command("list")
+    .argument("<reseller_id>")
+    .description("list a reseller's ACLs, without the secrets of their keys")
+    .action(async (resellerId: string) => {
+      const acls = await runtime.withDatabase(async ({ db }) => {
+        if (!(await findReseller(db, resellerId))) runtime.refuse(`reseller ${resellerId} does not exist`);
+        return listAcls(db, resellerId);
+      });
+      runtime.print(acls, acls.map(describe).join("\n"));
+    });
+}
+
+function registerRemove(acl: Command, runtime: CommandRuntime): void {
+  acl
+    .command("remove")
+    .argument("<reseller_id>")
+    .argument("<name>")
+    .description("allow no more transfers by an ACL; its key goes with it")
+    .action(async (resellerId: string, name: string) => {
+      const isRemoved = await runtime.withDatabase(({ db }) => removeAcl(db, resellerId, name));
+      if (!isRemoved) runtime.refuse(`ACL ${name} does not exist`);
+      runtime.print({ name, removed: true }, `${name} removed`);
+    });
+}
+
+function describe({ name, blocks, tsig, zones, notify }: Acl): string {
+  const [sources, told] = [blocks, notify].map((entries) => entries.join(",") || "-");
+  return [name, sources, tsig?.name ?? "-", zones?.join(",") ?? "all", told].join("\t");
 }
 
 function splitKey(text: string) {

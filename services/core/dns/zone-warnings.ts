@@ -10,6 +10,7 @@ import {
   isWildcard,
   sameName,
 } from "./name.ts";
+import { numberOf } from "./rdata/basic-fields.ts";
 import { rdataNames } from "./rdata/rdata.ts";
 import type { ResourceRecord } from "./record.ts";
 import { TYPE, typeMnemonic } from "./rr-types.ts";
@@ -122,15 +123,39 @@ export function* findWarningsSteps(
 }
 
 /**
- * Of a zone whose DNSSEC records were brought in: the signature of its SOA, which every new serial makes void (RFC 4034 §3.1.8.1).
+ * What a new serial makes void: in a zone whose DNSSEC records were brought in the signature of its SOA (RFC 4034 §3.1.8.1), and
+ * in any zone what {@link digestWarnings} names.
  * @param records all of the zone, or those at its apex, as they will be
  */
-export function signatureWarnings(
-  { apex, serial }: { readonly apex: DomainName; readonly serial: number },
+export function outdatedWarnings(zone: DigestedZone, serial: number, records: readonly ResourceRecord[]): Sentence[] {
+  const { apex } = zone;
+  const isSigned = records.some((record) => isSoaSignature(record) && sameName(record.owner, apex));
+  const signature = isSigned ? [sentence("signature-outdated", { domain: formatDomainName(apex), serial })] : [];
+  return [...signature, ...digestWarnings(zone, serial, records)];
+}
+
+/** A zone, and whether it is signed here. */
+interface DigestedZone {
+  readonly apex: DomainName;
+  readonly signed: boolean;
+}
+
+/**
+ * Of a zone with digests none of which can be of it: their serials are other than the SOA's (RFC 8976 §4), or the zone is signed
+ * here, so that nobody else knows all of its records.
+ * @param records as of {@link outdatedWarnings}
+ */
+export function digestWarnings(
+  { apex, signed }: DigestedZone,
+  serial: number,
   records: readonly ResourceRecord[],
 ): Sentence[] {
-  const isSigned = records.some((record) => isSoaSignature(record) && sameName(record.owner, apex));
-  return isSigned ? [sentence("signature-outdated", { domain: formatDomainName(apex), serial })] : [];
+  const digests = records.filter(({ type, owner }) => type === TYPE.ZONEMD && sameName(owner, apex));
+  if (digests.length === 0) return [];
+  const domain = formatDomainName(apex);
+  if (signed) return [sentence("digest-of-signed", { domain })];
+  const isCurrent = digests.some(({ rdata }) => numberOf(rdata.subarray(0, 4)) === serial);
+  return isCurrent ? [] : [sentence("digest-outdated", { domain, serial })];
 }
 
 /** RFC 4034 §3.1.1: an RRSIG begins with the type that it covers. */

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { type DomainName, domainNameFromWire, isSubdomain, parseDomainName } from "../../core/dns/name.ts";
-import { formatRdata, parseRdata, rdataNames, rdataReason } from "../../core/dns/rdata/rdata.ts";
+import { formatRdata, isTextType, parseRdata, rdataNames, rdataReason } from "../../core/dns/rdata/rdata.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { isMetaType, TYPE, typeCode } from "../../core/dns/rr-types.ts";
 import { ofRrset, type RrsetChange } from "../../core/dns/rrset-edits.ts";
@@ -185,16 +185,22 @@ function findMeaningless(records: NonNullable<RrsetFields["records"]>): Refusal 
 
 const ONLY_ONE: ReadonlySet<number> = new Set([TYPE.SOA, TYPE.CNAME, TYPE.DNAME]);
 
-/** A record's content; names in it are whole. */
+/** A record's content; names in it are whole, and texts are in quotes. */
 function readContent(type: number, content: string): Result<Uint8Array, Sentence> {
   const rdata = parseRdata(type, content, NOWHERE, "value");
   if (!rdata.ok) return refuse(sentence("rrset-content", { reason: rdataReason(rdata.error) }));
+  if (isTextType(type) && !QUOTED_TEXTS.test(content)) {
+    return refuse(sentence("rrset-content", { reason: sentence("texts-unquoted") }));
+  }
   const isRelative = rdataNames(type, rdata.value).some(({ offset }) => {
     const name = domainNameFromWire(rdata.value, offset);
     return name.ok && isSubdomain(name.value, NOWHERE);
   });
   return isRelative ? refuse(sentence("rrset-not-absolute", { text: formatRdata(type, rdata.value) })) : rdata;
 }
+
+/** Quoted strings with white space between them, or the form of RFC 3597 §5: no other says where a text ends for all programs. */
+const QUOTED_TEXTS = /^\s*(?:\\#\s.*|"[^"\\]*(?:\\.[^"\\]*)*"(?:\s+"[^"\\]*(?:\\.[^"\\]*)*")*\s*)$/s;
 
 function readSoa({ owner, type, verb, ttl, rdatas }: RrsetChange): Result<WantedSoa, Refusal> {
   const [rdata] = rdatas;

@@ -1,6 +1,6 @@
 import { createServer, type Server, type Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { createServer as createTlsServer, Server as TlsServer } from "node:tls";
+import { createServer as createTlsServer, TLSSocket, Server as TlsServer } from "node:tls";
 import { type CertificatePair, MODERN_CIPHERS, TLS_SERVER } from "../../platform/certificate.ts";
 import type { HostPort } from "../../platform/config/config-values.ts";
 import { Client, TRANSPORT } from "../message/client.ts";
@@ -100,6 +100,7 @@ class Connection {
     this.#options = options;
     this.#client = new Client(options.tls ? TRANSPORT.TLS : TRANSPORT.TCP);
     this.#client.setAddress(remoteAddress);
+    this.#client.mayTransfer = !(socket instanceof TLSSocket) || socket.getProtocol() !== "TLSv1.2";
     // Only whole queries put it off: a client that sends octet by octet is closed all the same.
     this.#deadline = setTimeout(() => this.#close(), options.limits.idleMs);
     socket.on("data", (chunk: Buffer) => this.#take(chunk));

@@ -12,6 +12,8 @@ export class Client {
   /** 4 or 16. */
   addressOctets = 4;
   transport: number = TRANSPORT.UDP;
+  /** Whether its TLS, if it has any, is good enough for zones: 1.3 or later (RFC 9103 §7.1). */
+  mayTransfer = true;
 
   constructor(transport: number = TRANSPORT.UDP) {
     this.transport = transport;

@@ -155,10 +155,11 @@ export class AuthorisedResponder {
   /** By whose leave the transfer is made, or the rcode that refuses it. */
   async #grant(request: TransferRequest, asker: Asker): Promise<Granted | number> {
     const { db, isDatabaseAway, isInScope, isLeftOut } = this.#options;
-    const { transport } = asker.client;
+    const { transport, mayTransfer } = asker.client;
     // RFC 5936 §4.2, RFC 8484 §4.2; the pipeline defers these only because they are signed.
-    if ((transport === TRANSPORT.UDP && request.serial === undefined) || transport === TRANSPORT.HTTPS)
-      return RCODE.REFUSED;
+    const isOfNoTransfer =
+      (transport === TRANSPORT.UDP && request.serial === undefined) || transport === TRANSPORT.HTTPS;
+    if (isOfNoTransfer || !mayTransfer) return RCODE.REFUSED;
     const served = this.#grantOfServed(request, asker);
     // Of a zone that is answered only whoever may transfer it costs a look-up; of other names a few: whether one is
     // suspended, new or none of ours, only the database knows.

@@ -6,6 +6,7 @@ import type { SerialType } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
 import { zoneOctets } from "../../core/dns/zone-octets.ts";
 import { duplicatedZone, type ZoneMaker } from "../../core/dns/zone-tenancy.ts";
+import { digestWarnings } from "../../core/dns/zone-warnings.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Sentence } from "../../core/sentences.ts";
@@ -44,7 +45,7 @@ export interface ZoneOwner {
   readonly byOperator?: boolean;
 }
 
-/** A zone, and what is doubtful about its place among others. */
+/** A zone, and what is doubtful about its place among others and its digest. */
 export interface ZoneCreated {
   readonly zone: Zone;
   readonly warnings: readonly Sentence[];
@@ -98,7 +99,7 @@ function createWithinQuotas(
     const crmId = owner.crmId.toLowerCase();
     const fresh = { suspended: false, version: 1, signed: false, hasFollowers: followers.length > 0 };
     const zone = { id, name, apex, crmId, serialType, soa, ttl, ...fresh };
-    return ok({ zone, warnings: claimed.value });
+    return ok({ zone, warnings: [...claimed.value, ...digestWarnings(zone, soa.serial, added.records)] });
   });
 }
 

@@ -19,7 +19,7 @@ import {
   type ZoneFile,
 } from "../../core/dns/zone-file/zone-file.ts";
 import { duplicatedZone } from "../../core/dns/zone-tenancy.ts";
-import { signatureWarnings } from "../../core/dns/zone-warnings.ts";
+import { digestWarnings, outdatedWarnings } from "../../core/dns/zone-warnings.ts";
 import { type Refusal, sentenceOf, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
@@ -288,8 +288,8 @@ async function planReplacement(db: Db, zone: Zone, file: CheckedFile, now: Date)
   const forgotten = gone.map(({ owner }) => sentence("follower-not-in-file", { name: nameOf(owner) }));
   // A SOA that is taken as it stands in the file is what the signature in the file is of.
   const isAsInFile = file.soa?.serial === serial.value;
-  const signature = isAsInFile ? [] : signatureWarnings({ apex: zone.apex, serial: serial.value }, records);
-  return ok({ zone, change, warnings: [...signature, ...file.warnings, ...forgotten] });
+  const outdated = (isAsInFile ? digestWarnings : outdatedWarnings)(zone, serial.value, records);
+  return ok({ zone, change, warnings: [...outdated, ...file.warnings, ...forgotten] });
 }
 
 function positionOf(file: ZoneFile, record: ResourceRecord | undefined): TextPosition | undefined {

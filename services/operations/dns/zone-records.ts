@@ -14,7 +14,7 @@ import {
   type StoredRecord,
   type ZoneEdits,
 } from "../../core/dns/zone-edit.ts";
-import { alteredTargets, findWarnings, signatureWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
+import { alteredTargets, findWarnings, outdatedWarnings, surroundingsOf } from "../../core/dns/zone-warnings.ts";
 import { addToGroup } from "../../core/groups.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -177,8 +177,8 @@ async function planEdits(
   const rewritten = new Set([...rows.deletedIds, ...rows.updated.map(({ id }) => id)]);
   const looked = lookedAt(zone.apex, changed);
   const doubts = await warningsOf(on, zone, { changed: looked, known, targets, rewritten, mname });
-  const signature = signatureWarnings({ apex: zone.apex, serial: serial.value }, known.get(zone.apex.key) ?? []);
-  const warnings = [...doubts, ...signature];
+  const outdated = outdatedWarnings(zone, serial.value, known.get(zone.apex.key) ?? []);
+  const warnings = [...doubts, ...outdated];
   const soa = { ...(wanted?.soa ?? zone.soa), serial: serial.value };
   const change = { soa, ttl: wanted?.ttl ?? zone.ttl, rows, difference, followers };
   return ok({ zone, change, touchesSoa: wanted !== undefined, warnings, leftOut });

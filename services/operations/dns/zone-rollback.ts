@@ -8,7 +8,7 @@ import { decodeSoaRdata } from "../../core/dns/soa.ts";
 import { judgeWholeZone } from "../../core/dns/token.ts";
 import { checkWholeZoneSteps } from "../../core/dns/zone-checks.ts";
 import { differenceSteps, exactKey } from "../../core/dns/zone-edit.ts";
-import { signatureWarnings } from "../../core/dns/zone-warnings.ts";
+import { outdatedWarnings } from "../../core/dns/zone-warnings.ts";
 import { type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Steps } from "../../core/steps.ts";
@@ -63,8 +63,8 @@ export async function rollBackZone(
     const rows = { deletedIds: difference.deleted.map(({ id }) => id), updated: [], created: difference.added };
     const soa = { ...decodeSoaRdata(soaThen.rdata), serial: next.value };
     const change = { soa, ttl: soaThen.ttl, rows, difference, followers, mindsDerived: true };
-    const signature = signatureWarnings({ apex: zone.apex, serial: next.value }, records);
-    return ok({ zone, change, warnings: [...signature, ...checked.value] });
+    const outdated = outdatedWarnings(zone, next.value, records);
+    return ok({ zone, change, warnings: [...outdated, ...checked.value] });
   });
 }
 

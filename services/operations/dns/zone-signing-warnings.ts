@@ -2,6 +2,7 @@ import { type DomainName, formatDomainName, isSubdomain, sameName, withAncestors
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { isForZone } from "../../core/dns/token.ts";
 import type { ZoneHolder } from "../../core/dns/zone-tenancy.ts";
+import { digestWarnings } from "../../core/dns/zone-warnings.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { findWildcardNs, readRecordsAt } from "../../store/dns/records.ts";
@@ -14,14 +15,16 @@ const MOST_LOOKED_AT = 1_000;
 /** So many are named of a kind. */
 const MOST_NAMED = 20;
 
-/** What of a signed zone, and of those beside it that the caller may know of, validators refuse though anybody else sees it. */
+/** What of a signed zone, and of those beside it that the caller may know of, is refused by who validates or verifies. */
 export async function signingWarnings(
   db: Db,
-  zone: Pick<Zone, "id" | "apex">,
+  zone: Pick<Zone, "id" | "apex" | "soa">,
   asked: Pick<ZoneTarget, "scope" | "token">,
 ): Promise<Sentence[]> {
   const wildcards = await findWildcardNs(db, zone.id, MOST_NAMED + 1);
+  const atApex = await readRecordsAt(db, zone.id, [zone.apex]);
   return [
+    ...digestWarnings({ apex: zone.apex, signed: true }, zone.soa.serial, atApex),
     ...inBounds(wildcards.map((owner) => sentence("wildcard-ns", { owner: formatDomainName(owner) }))),
     ...(await warnOfParent(db, zone.apex, asked)),
     ...inBounds(await warnOfChildren(db, zone, (below) => mayKnow(asked, below, below.apex))),

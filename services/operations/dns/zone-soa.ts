@@ -3,7 +3,7 @@ import { type DomainName, formatDomainName, labelsOf, sameName } from "../../cor
 import { compareSerial, nextSerial, type SerialError } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
 import { isHostName } from "../../core/dns/zone-checks.ts";
-import { signatureWarnings } from "../../core/dns/zone-warnings.ts";
+import { outdatedWarnings } from "../../core/dns/zone-warnings.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
@@ -41,7 +41,7 @@ export function changeSoa(
     const isNew = !sameName(mname, zone.soa.mname);
     const doubts = await warningsOf(on, zone, { changed: [], known: new Map(), ...(isNew ? { mname } : {}) });
     const atApex = await readRecordsAt(on, zone.id, [zone.apex]);
-    const warnings = [...doubts, ...signatureWarnings({ apex: zone.apex, serial: serial.value }, atApex)];
+    const warnings = [...doubts, ...outdatedWarnings(zone, serial.value, atApex)];
     const change = { soa: { ...wanted.soa, serial: serial.value }, ttl: wanted.ttl, ...NO_RECORDS };
     return ok({ zone, change, touchesSoa: true, warnings });
   });

@@ -170,7 +170,7 @@ export function rdataShape(type: number): RdataShape | undefined {
 }
 
 /** Whether the type's RDATA is character strings and nothing else. */
-function isTextType(type: number): boolean {
+export function isTextType(type: number): boolean {
   return TEXT_TYPES.has(type);
 }
 

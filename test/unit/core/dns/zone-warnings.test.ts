@@ -2,7 +2,12 @@ import { describe, expect, it } from "vitest";
 import { formatDomainName, isSubdomain } from "../../../../services/core/dns/name.ts";
 import type { ResourceRecord } from "../../../../services/core/dns/record.ts";
 import { checkWholeZone } from "../../../../services/core/dns/zone-checks.ts";
-import { alteredTargets, findWarnings, surroundingsOf } from "../../../../services/core/dns/zone-warnings.ts";
+import {
+  alteredTargets,
+  digestWarnings,
+  findWarnings,
+  surroundingsOf,
+} from "../../../../services/core/dns/zone-warnings.ts";
 import { inWords } from "../../../support/said.ts";
 import { accepted, nameOf, recordOf } from "./support.ts";
 
@@ -222,5 +227,20 @@ describe("alteredTargets", () => {
   ])("%s", (_, deleted, added, after, expected) => {
     const touched = new Map([[address.owner.key, after]]);
     expect(alteredTargets({ deleted, added }, touched).map(formatDomainName)).toEqual(expected);
+  });
+});
+
+describe("digestWarnings", () => {
+  const digest = (serial: number, scheme = 1) => recordOf("@", "ZONEMD", `${serial} ${scheme} 1 ${"AB".repeat(48)}`);
+
+  it.each([
+    ["no digest", false, [recordOf("@", "NS", "ns1")], []],
+    ["one of the serial", false, [digest(4_294_967_295)], []],
+    ["one of another", false, [digest(6)], ["digest-outdated"]],
+    ["one of several of the serial", false, [digest(6), digest(4_294_967_295, 240)], []],
+    ["one below the apex, which is of no zone", false, [recordOf("sub", "ZONEMD", `6 1 1 ${"AB".repeat(48)}`)], []],
+    ["one of the serial in a zone that is signed here", true, [digest(4_294_967_295)], ["digest-of-signed"]],
+  ])("%s", (_, signed, records, expected) => {
+    expect(digestWarnings({ apex, signed }, 4_294_967_295, records).map(({ code }) => code)).toEqual(expected);
   });
 });

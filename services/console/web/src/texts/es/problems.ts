@@ -225,6 +225,10 @@ export const problems: Texts["problems"] = {
       "El NSEC3PARAM pide más cálculo que 150 iteraciones: los nombres que no existen se niegan sin prueba.",
     "signature-outdated":
       "{domain} está firmada en otro sitio y su serie es ahora {serial}: una firma de su SOA hecha para otra ya no vale. Fírmela de nuevo con una serie mayor y ponga su archivo de zona.",
+    "digest-outdated":
+      "El ZONEMD de {domain} no es de la zona como es ahora, con la serie {serial}: un secundario que lo comprueba rechaza toda la zona. Elimínelo, o ponga un archivo de zona cuyos SOA y ZONEMD tengan una misma serie mayor.",
+    "digest-of-signed":
+      "{domain} se firma aquí, lo que la cambia a ella y su serie una y otra vez, y su ZONEMD no se rehace: un secundario que lo comprueba rechaza toda la zona. Elimínelo.",
     "serial-leaps":
       "La serie pasa de {has} a {next}, {increment} más adelante: un secundario que no recoja esta versión puede tomar las siguientes por anteriores a la suya y quedarse con lo que tiene. Antes de volver a fijar la serie, compruebe que todos los secundarios tienen esta.",
     "ds-at-apex": "{owner} es el nombre de la zona: nadie busca sus registros DS aquí, sino en la zona superior.",
@@ -444,6 +448,8 @@ export const problems: Texts["problems"] = {
     "rrset-not-at-apex": "no puede estar en el nombre de la zona",
     "rrset-disabled": "aquí no se guardan registros desactivados: quite el registro",
     "rrset-content": "el contenido no tiene la forma esperada: {reason}",
+    "texts-unquoted":
+      'cada texto va entre comillas dobles, con espacios entre ellos ("uno" "dos"), y una comilla doble dentro de uno es \\"',
     "rrset-not-absolute": "el contenido se leyó como «{text}»: los nombres terminan en un punto",
     "rrset-unknown-type": "tipo desconocido",
     "rrset-no-type": "no es un tipo de registro",
