@@ -1,6 +1,6 @@
 import type { X509Certificate } from "node:crypto";
 import net, { isIP, type Socket } from "node:net";
-import { connect as connectTls, TLSSocket } from "node:tls";
+import { checkServerIdentity, connect as connectTls, TLSSocket } from "node:tls";
 import type { SmtpStage } from "../../core/mail/bounce/class.ts";
 import { type DaneRequirement, judgeChain } from "../../core/mail/dane.ts";
 import type { Envelope } from "../../core/mail/envelope.ts";
@@ -116,7 +116,6 @@ async function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Atte
   const timer = setTimeout(() => socket.destroy(new Error("no session in time")), setUpMs);
   const outcome = await setUpSession(socket, peer, options);
   clearTimeout(timer);
-  if (!outcome.ok) socket.destroy();
   return outcome;
 }
 
@@ -124,24 +123,45 @@ async function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Atte
 async function setUpSession(socket: Socket, peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
   const { greetingMs, commandMs } = options.timeouts;
   const dialogue = dialogueOn(socket, commandMs);
+  // A socket that is closed has no places.
+  const unencrypted = describeConnection(socket);
   const greeting = answerOf(await dialogue.readGreeting(greetingMs), "connect");
-  if (!greeting.ok) return greeting;
+  if (!greeting.ok) return withoutSession(socket, dialogue, greeting);
   const offered = await introduce(dialogue, options.hostname);
-  if (!offered.ok) return offered;
-  const clear = ok(
-    new Session(socket, dialogue, { extensions: offered.value, connection: describeConnection(socket) }),
-  );
+  if (!offered.ok) return withoutSession(socket, dialogue, offered);
+  const clear = ok(new Session(socket, dialogue, { extensions: offered.value, connection: unencrypted }));
   if (peer.tls === "never") return clear;
-  // A socket that is closed has none.
-  const places = placesOf(socket);
   const secured = await secure(socket, dialogue, { peer, offered: offered.value, greetingMs });
-  options.onTls?.({ evidence: secured.evidence, ...places });
-  if (!secured.ok) return secured.goesOn && !dialogue.isOver ? clear : secured;
+  options.onTls?.({ evidence: secured.evidence, address: unencrypted.address, source: unencrypted.source });
+  if (!secured.ok) {
+    return secured.goesOn && !dialogue.isOver ? clear : withoutSession(socket, dialogue, secured);
+  }
   const within = dialogueOn(secured.value, commandMs);
-  const extensions = await introduce(within, options.hostname);
-  if (!extensions.ok) return extensions;
-  const connection = { ...describeConnection(socket), ...describeTls(secured.value, peer) };
+  const extensions = secured.doubt ?? (await introduce(within, options.hostname));
+  if (!extensions.ok) return withoutSession(secured.value, within, extensions);
+  const connection = { ...unencrypted, ...describeTls(secured.value, peer) };
   return ok(new Session(secured.value, within, { extensions: extensions.value, connection }));
+}
+
+function withoutSession(socket: Socket, dialogue: SmtpDialogue, failure: FailedAttempt): FailedAttempt {
+  takeLeave(socket, dialogue);
+  return failure;
+}
+
+/** Says QUIT where the dialogue is in step (RFC 5321 §4.1.1.10), and does not wait for long. */
+function takeLeave(socket: Socket, dialogue: SmtpDialogue): void {
+  // A message may still be on its way that nobody waits for.
+  if (dialogue.isOver) socket.destroy();
+  else endConnection(socket, "QUIT\r\n");
+  dialogue.end("the session was closed");
+}
+
+/** Within TLS; with `doubt`, it lacks the proof that the peer owes. */
+interface Encrypted {
+  readonly ok: true;
+  readonly value: TLSSocket;
+  readonly evidence: TlsEvidence;
+  readonly doubt?: FailedAttempt;
 }
 
 interface Insecure extends FailedAttempt {
@@ -150,7 +170,7 @@ interface Insecure extends FailedAttempt {
   readonly goesOn?: boolean;
 }
 
-type Secured = { readonly ok: true; readonly value: TLSSocket; readonly evidence: TlsEvidence } | Insecure;
+type Secured = Encrypted | Insecure;
 
 /** STARTTLS, with the proof that the peer owes (RFC 3207, RFC 7672). */
 async function secure(
@@ -183,10 +203,20 @@ async function secure(
   if (!dialogue.leave()) return { ...failed("more than a reply to STARTTLS"), handshakeFailed: true };
   const secured = await handshake(socket, peer, greetingMs);
   if (!secured.ok) return { ...failed(secured.error.message, secured.error.code), handshakeFailed: true };
-  const doubt = peer.dane && judgeChain(peer.dane, presentedChain(secured.value), new Date());
-  if (doubt !== undefined) return failed(`DANE: ${doubt}`);
   const { certificate } = describeTls(secured.value, peer);
-  return { ok: true, value: secured.value, evidence: { kind: "encrypted", certificate } };
+  const doubt = doubtAbout(secured.value, peer, certificate);
+  if (doubt === undefined) return { ok: true, value: secured.value, evidence: { kind: "encrypted", certificate } };
+  const evidence: TlsEvidence = { kind: "failed", code: peer.dane ? doubt : certificate };
+  return { ok: true, value: secured.value, evidence, doubt: broken("starttls", doubt) };
+}
+
+/** Why the peer's proof does not do; undefined where it does, or none is owed. */
+function doubtAbout(socket: TLSSocket, { tls, dane, name, host }: SmtpPeer, certificate: string): string | undefined {
+  const doubt = dane && judgeChain(dane, presentedChain(socket), new Date());
+  if (doubt !== undefined) return `DANE: ${doubt}`;
+  if (tls !== "required" || socket.authorized) return undefined;
+  if (certificate !== "ERR_TLS_CERT_ALTNAME_INVALID") return `certificate: ${certificate}`;
+  return checkServerIdentity(isIP(name) ? host : name, socket.getPeerCertificate())?.message ?? certificate;
 }
 
 function placesOf({ remoteAddress = "", localAddress = "" }: Socket): Pick<SmtpConnection, "address" | "source"> {
@@ -240,7 +270,8 @@ async function handshake(
     socket,
     host: peer.host,
     ...(isIP(name) ? {} : { servername: name }),
-    rejectUnauthorized: peer.tls === "required",
+    // Who is refused for the certificate is told QUIT within TLS; see doubtAbout.
+    rejectUnauthorized: false,
     minVersion: "TLSv1.2",
   });
   const ready = await untilReady(secured, "secureConnect", { ms, text: "TLS handshake timeout" });
@@ -329,10 +360,7 @@ class Session implements SmtpClientSession {
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    // A message may still be on its way that nobody waits for.
-    if (this.#dialogue.isOver) this.#socket.destroy();
-    else endConnection(this.#socket, "QUIT\r\n");
-    this.#dialogue.end("the session was closed");
+    takeLeave(this.#socket, this.#dialogue);
   }
 }
 
