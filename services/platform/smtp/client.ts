@@ -56,7 +56,7 @@ export interface SmtpTimeouts {
   readonly commandMs: number;
 }
 
-/** What a session came about by. */
+/** What a session came about by, or a connection that came to none. */
 export interface SmtpConnection {
   /** The server's address, and ours. */
   readonly address: string;
@@ -67,6 +67,8 @@ export interface SmtpConnection {
   /** Of the server's certificate: `valid`, `dane` where TLSA records vouch for it, or a code for what is wrong with it. */
   readonly certificate: string;
 }
+
+type Encryption = Pick<SmtpConnection, "tls" | "cipher" | "certificate">;
 
 /** A session with one server, for any number of messages one after another. */
 export interface SmtpClientSession {
@@ -82,28 +84,27 @@ export interface SmtpClientSession {
   close(): void;
 }
 
-/** Opens a session up to the reply to EHLO, inside TLS where that is to be. */
-export function openSmtpSession(
-  peer: SmtpPeer,
-  options: SmtpClientOptions,
-): Promise<Result<SmtpClientSession, SmtpFailure>> {
-  const attributes = { "server.address": peer.name, "server.port": peer.port };
-  return inSpan("smtp connection", { kind: "client", attributes, outcome: traceFailure }, () => open(peer, options));
-}
-
-async function open(peer: SmtpPeer, options: SmtpClientOptions): Promise<Result<SmtpClientSession, SmtpFailure>> {
-  const first = await attempt(peer, options);
-  if (first.ok || peer.tls !== "opportunistic" || !first.handshakeFailed) return first;
-  return attempt({ ...peer, tls: "never" }, { ...options, onTls: undefined });
-}
-
 interface FailedAttempt {
   readonly ok: false;
   readonly error: SmtpFailure;
   readonly handshakeFailed?: boolean;
+  /** How far it came; undefined where there was no connection. */
+  readonly connection?: SmtpConnection;
 }
 
 type Attempt = { readonly ok: true; readonly value: SmtpClientSession } | FailedAttempt;
+
+/** Opens a session up to the reply to EHLO, inside TLS where that is to be. */
+export function openSmtpSession(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
+  const attributes = { "server.address": peer.name, "server.port": peer.port };
+  return inSpan("smtp connection", { kind: "client", attributes, outcome: traceFailure }, () => open(peer, options));
+}
+
+async function open(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
+  const first = await attempt(peer, options);
+  if (first.ok || peer.tls !== "opportunistic" || !first.handshakeFailed) return first;
+  return attempt({ ...peer, tls: "never" }, { ...options, onTls: undefined });
+}
 
 async function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
   const { connectMs, greetingMs, commandMs } = options.timeouts;
@@ -125,21 +126,20 @@ async function setUpSession(socket: Socket, peer: SmtpPeer, options: SmtpClientO
   const dialogue = dialogueOn(socket, commandMs);
   // A socket that is closed has no places.
   const unencrypted = describeConnection(socket);
+  const failed = (failure: FailedAttempt) => withoutSession(socket, dialogue, { ...failure, connection: unencrypted });
   const greeting = answerOf(await dialogue.readGreeting(greetingMs), "connect");
-  if (!greeting.ok) return withoutSession(socket, dialogue, greeting);
+  if (!greeting.ok) return failed(greeting);
   const offered = await introduce(dialogue, options.hostname);
-  if (!offered.ok) return withoutSession(socket, dialogue, offered);
+  if (!offered.ok) return failed(offered);
   const clear = ok(new Session(socket, dialogue, { extensions: offered.value, connection: unencrypted }));
   if (peer.tls === "never") return clear;
   const secured = await secure(socket, dialogue, { peer, offered: offered.value, greetingMs });
   options.onTls?.({ evidence: secured.evidence, address: unencrypted.address, source: unencrypted.source });
-  if (!secured.ok) {
-    return secured.goesOn && !dialogue.isOver ? clear : withoutSession(socket, dialogue, secured);
-  }
+  if (!secured.ok) return secured.goesOn && !dialogue.isOver ? clear : failed(secured);
   const within = dialogueOn(secured.value, commandMs);
   const extensions = secured.doubt ?? (await introduce(within, options.hostname));
-  if (!extensions.ok) return withoutSession(secured.value, within, extensions);
-  const connection = { ...unencrypted, ...describeTls(secured.value, peer) };
+  const connection = { ...unencrypted, ...secured.encryption };
+  if (!extensions.ok) return withoutSession(secured.value, within, { ...extensions, connection });
   return ok(new Session(secured.value, within, { extensions: extensions.value, connection }));
 }
 
@@ -160,6 +160,7 @@ function takeLeave(socket: Socket, dialogue: SmtpDialogue): void {
 interface Encrypted {
   readonly ok: true;
   readonly value: TLSSocket;
+  readonly encryption: Encryption;
   readonly evidence: TlsEvidence;
   readonly doubt?: FailedAttempt;
 }
@@ -203,11 +204,17 @@ async function secure(
   if (!dialogue.leave()) return { ...failed("more than a reply to STARTTLS"), handshakeFailed: true };
   const secured = await handshake(socket, peer, greetingMs);
   if (!secured.ok) return { ...failed(secured.error.message, secured.error.code), handshakeFailed: true };
-  const { certificate } = describeTls(secured.value, peer);
+  const encryption = describeTls(secured.value, peer);
+  const { certificate } = encryption;
   const doubt = doubtAbout(secured.value, peer, certificate);
-  if (doubt === undefined) return { ok: true, value: secured.value, evidence: { kind: "encrypted", certificate } };
-  const evidence: TlsEvidence = { kind: "failed", code: peer.dane ? doubt : certificate };
-  return { ok: true, value: secured.value, evidence, doubt: broken("starttls", doubt) };
+  if (doubt === undefined) {
+    return { ok: true, value: secured.value, encryption, evidence: { kind: "encrypted", certificate } };
+  }
+  const code = peer.dane ? doubt : certificate;
+  return {
+    ...{ ok: true, value: secured.value, encryption: { ...encryption, certificate: code } },
+    ...{ evidence: { kind: "failed", code }, doubt: broken("starttls", doubt) },
+  };
 }
 
 /** Why the peer's proof does not do; undefined where it does, or none is owed. */
@@ -227,7 +234,7 @@ function describeConnection(socket: Socket): SmtpConnection {
   return { ...placesOf(socket), tls: "", cipher: "", certificate: "" };
 }
 
-function describeTls(socket: TLSSocket, { dane }: SmtpPeer): Pick<SmtpConnection, "tls" | "cipher" | "certificate"> {
+function describeTls(socket: TLSSocket, { dane }: SmtpPeer): Encryption {
   const tls = socket.getProtocol() ?? "";
   const cipher = socket.getCipher().name;
   if (dane !== undefined && dane.records.length > 0) return { tls, cipher, certificate: "dane" };

@@ -190,7 +190,8 @@ test.each([
   });
   far.write(said.shift()!);
   const ended = once(far, "end");
-  expect(await opened).toMatchObject({ ok: false });
+  const connection = { address: "127.0.0.1", source: "127.0.0.1", tls: "", cipher: "", certificate: "" };
+  expect(await opened).toMatchObject({ ok: false, connection });
   await ended;
   expect(heard).toBe(words);
   far.destroy();
@@ -215,8 +216,13 @@ test.each(["required", "dane"] as const)("%s: whose certificate is refused hears
     heard += octets.toString();
   });
   far.write("220 go\r\n");
-  expect(await opened).toMatchObject({ ok: false, error: { kind: "broken", stage: "starttls", text: doubts[tls] } });
-  expect(seen).toEqual([{ kind: "failed", code: doubts[tls].replace("certificate: ", "") }]);
+  const code = doubts[tls].replace("certificate: ", "");
+  expect(await opened).toMatchObject({
+    ok: false,
+    error: { kind: "broken", stage: "starttls", text: doubts[tls] },
+    connection: { address: "127.0.0.1", source: "127.0.0.1", tls: "TLSv1.3", certificate: code },
+  });
+  expect(seen).toEqual([{ kind: "failed", code }]);
   await once(secured, "close");
   expect(heard).toBe("QUIT\r\n");
 });
