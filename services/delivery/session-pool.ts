@@ -120,7 +120,7 @@ export class SessionPool {
       closed();
       // What a server said tells more than that another one, or its other address, is not there.
       if (refusal.failure.kind === "broken" || opened.error.kind !== "broken") {
-        const path = { ...pathTo(peer), source: from?.address ?? "" };
+        const path = { ...pathTo(peer), source: from?.address ?? "", ...opened.connection };
         refusal = { ...refusal, failure: opened.error, source, path };
       }
     }

@@ -35,16 +35,18 @@ export type MessageRefusal =
   | "malformed-author"
   | "foreign-author"
   | "too-many-authors"
-  | "doubled-field"
-  | "too-many-hops";
+  | "too-many-hops"
+  /** The name of a field that stands more than once, as it is spelt. */
+  | { readonly doubled: string };
 
 /** Blind recipients are nobody's business, a return path is the last hop's to write (RFC 5321 §4.4), and the token is ours. */
 const STRIPPED = new Set(["bcc", "resent-bcc", "return-path", "x-delivery-token"]);
+/** At most one each (RFC 2045 §3); Tcl's mail library says the same twice. */
+const MIME_FIELDS = ["mime-version", "content-type", "content-transfer-encoding"];
 /** At most one each (RFC 5322 §3.6): of two a reader may show the one that was not looked at. */
 const SINGLE = new Set([
   ...["date", "reply-to", "to", "cc", "message-id", "in-reply-to", "references", "subject"],
-  // RFC 2045 §3.
-  ...["mime-version", "content-type", "content-transfer-encoding"],
+  ...MIME_FIELDS,
   // RFC 2369 §3, RFC 8058 §3.1.
   ...["list-unsubscribe", "list-unsubscribe-post"],
 ]);
@@ -94,9 +96,9 @@ export function finishMessage(
   if (authors.length > 1 && speakers.length === 0) return refuse("no-single-author");
   const mailboxes = everybody.map((mailbox) => mailbox!);
   if (mailboxes.length > MOST_AUTHORS) return refuse("too-many-authors");
-  const kept = withoutStripped(fields, unsubscribe);
-  const names = kept.flatMap(({ name }) => (SINGLE.has(name) ? [name] : []));
-  if (new Set(names).size < names.length) return refuse("doubled-field");
+  const kept = fieldsToSend(fields, unsubscribe);
+  const doubled = findDoubled(kept);
+  if (doubled !== undefined) return refuse({ doubled });
   if (mailboxes.some(({ asciiDomain }) => !allowedDomains.has(asciiDomain))) return refuse("foreign-author");
 
   const senderDomain = authors[0]!.asciiDomain;
@@ -114,10 +116,29 @@ export function finishMessage(
   return ok({ octets: joinMessage(toSevenBit(message)), senderDomain, sender: sender!, otherSenders });
 }
 
-function withoutStripped(fields: readonly RawField[], unsubscribe: boolean): RawField[] {
-  const signed = unsubscribe ? signedByAuthor(fields) : undefined;
-  const isReplaced = (name: string) => signed !== undefined && UNSUBSCRIPTION.has(name) && !signed.has(name);
-  return fields.filter(({ name }) => !STRIPPED.has(name) && !isReplaced(name)).map(withoutBlankName);
+/** Without what is stripped or replaced, and without MIME fields that say again what they said. */
+function fieldsToSend(fields: readonly RawField[], unsubscribe: boolean): RawField[] {
+  const signed = signedByAuthor(fields);
+  const isReplaced = ({ name }: RawField) => unsubscribe && UNSUBSCRIPTION.has(name) && !signed.has(name);
+  const first = new Map(
+    MIME_FIELDS.filter((name) => !signed.has(name)).map((name) => {
+      const field = fields.find((candidate) => candidate.name === name);
+      return [name, { field, value: field && fieldValue(field) }];
+    }),
+  );
+  const isSaidAgain = (field: RawField) => {
+    const said = first.get(field.name);
+    return said !== undefined && said.field !== field && said.value === fieldValue(field);
+  };
+  return fields
+    .filter((field) => !STRIPPED.has(field.name) && !isReplaced(field) && !isSaidAgain(field))
+    .map(withoutBlankName);
+}
+
+function findDoubled(fields: readonly RawField[]): string | undefined {
+  const seen = new Set<string>();
+  const doubled = fields.find(({ name }) => SINGLE.has(name) && seen.size === seen.add(name).size);
+  return doubled?.raw.slice(0, doubled.name.length);
 }
 
 /** `From : a` is obsolete (RFC 5322 §4.5.2): some readers see no field in it. Relaxed signatures cover it either way. */

@@ -97,7 +97,7 @@ export function makeSubmission(context: ServiceContext): SmtpHandlers<Submitter>
         hostname: config.hostname,
         at: new Date(clock.nowMs()),
       });
-      if (!finished.ok) return REFUSALS[finished.error];
+      if (!finished.ok) return malformedReply(finished.error);
       const looked = await lookAt(content, finished.value.octets, session);
       if ("code" in looked) return looked;
       const { campaign } = session.user;
@@ -167,11 +167,16 @@ const NULL_SENDER = reply(550, "5.1.7", "MAIL FROM:<> is not relayed: deliver bo
 const FOREIGN_DOMAIN = reply(550, "5.7.1", "dominio remitente no permitido");
 const NEEDS_SMTPUTF8 = reply(553, "5.6.7", "the address needs SMTPUTF8");
 
-const REFUSALS: { readonly [refusal in MessageRefusal]: SmtpReply } = {
+function malformedReply(refusal: MessageRefusal): SmtpReply {
+  return typeof refusal === "string"
+    ? REFUSALS[refusal]
+    : reply(550, "5.6.0", `${refusal.doubled} stands more than once`);
+}
+
+const REFUSALS: { readonly [refusal in MessageRefusal & string]: SmtpReply } = {
   "no-single-author": reply(550, "5.6.0", "the message must have exactly one From field, and at most one Sender"),
   "malformed-author": reply(550, "5.6.0", "an address in From, Sender or their Resent- fields is malformed"),
   "foreign-author": FOREIGN_DOMAIN,
   "too-many-authors": reply(550, "5.6.0", `the message must have at most ${MOST_AUTHORS} authors and senders`),
-  "doubled-field": reply(550, "5.6.0", "Date, Subject, To, Cc and the like may stand once each"),
   "too-many-hops": reply(554, "5.4.6", "too many hops"),
 };

@@ -21,7 +21,11 @@ afterAll(async () => {
 });
 
 /** A report of these words about a delivery, as the MX listener stores it. @returns what was understood */
-async function understood(recipient: string, words: string): Promise<{ reason: string; hard: boolean }[]> {
+async function understood(
+  recipient: string,
+  words: string,
+  type = "smtp; ",
+): Promise<{ reason: string; hard: boolean }[]> {
   const { db, keyRing } = stack.context;
   const deliveryId = await sentTo(recipient);
   const token = makeBounceToken(keyRing, { deliveryId, expiresAt: new Date(Date.now() + DAY_MS) });
@@ -40,7 +44,7 @@ async function understood(recipient: string, words: string): Promise<{ reason: s
       `Final-Recipient: rfc822; ${recipient}`,
       "Action: failed",
       "Status: 5.0.0",
-      `Diagnostic-Code: smtp; ${words}`,
+      `Diagnostic-Code: ${type}${words}`,
       "",
       "--cut--",
       "",
@@ -98,4 +102,13 @@ it("what nobody understood is grouped by its shape, tried, and understood as soo
   expect(await understood("jon@example.org", "550 Zorblax <jon@example.org> frobnicated (7)")).toMatchObject([
     { reason: "rejected", hard: false },
   ]);
+});
+
+it("what has no letter beside an address is no wording to learn", async () => {
+  const { db } = stack.context;
+  const before = await listUnknownWordings(db);
+  await understood("jud@example.org", "<jud@example.org>:", "");
+  expect(await listUnknownWordings(db)).toEqual(before);
+  await understood("jan@example.org", "<jan@example.org>: ไม่", "");
+  expect(await listUnknownWordings(db)).toHaveLength(before.length + 1);
 });

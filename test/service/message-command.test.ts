@@ -60,6 +60,18 @@ test("finds by what is known, so many at most, and tells the story", async () =>
   );
 });
 
+test.each([
+  [{ stage: "starttls", tls: "" }, "no session"],
+  [{ stage: "starttls", tls: "TLSv1.3" }, "TLSv1.3, certificate SELF_SIGNED_CERT_IN_CHAIN"],
+  [{ stage: "rcpt", tls: "" }, "in clear"],
+])("of a way that came as far as %j is told: %s", async ({ stage, tls }, told) => {
+  const { db } = stack.context;
+  const [{ id }] = (await palomar("message", "find", "test", "--state", "bounced")).json as [{ id: number }];
+  await db("attempt_results").update({ stage });
+  await db("attempt_paths").update({ tls, certificate: tls && "SELF_SIGNED_CERT_IN_CHAIN" });
+  expect((await palomar("message", "show", "test", String(id))).lines.join("\n")).toContain(`, ${told}: 550 5.1.1 `);
+});
+
 test("sees no other instance's messages", async () => {
   expect((await palomar("message", "find", "other", "--id", eeid)).lines).toEqual([]);
   const [{ id }] = (await palomar("message", "find", "test")).json as { id: number }[] as [{ id: number }];

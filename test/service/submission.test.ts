@@ -154,18 +154,36 @@ describe("a submitted message", () => {
   it("is refused when a field that stands once stands twice", async () => {
     const transport = transportTo(implicit);
     const envelope = { from: `a@${TEST_DOMAIN}`, to: "one@example.net" };
-    for (const doubled of [
-      "Subject: a\r\nsubject: b",
-      "Date: x\r\nDate: y",
-      "To: a@b.test\r\nTo: c@d.test",
-      "Content-Type: text/plain\r\nContent-type: text/html",
-      "List-Unsubscribe: <https://a.example.org/>\r\nList-Unsubscribe: <https://b.example.org/>",
-      "List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\nlist-unsubscribe-post: x",
+    for (const [name, doubled] of [
+      ["subject", "Subject: a\r\nsubject: b"],
+      ["Subject", "Subject: a\r\nSubject: a"],
+      ["Date", "Date: x\r\nDate: y"],
+      ["To", "To: a@b.test\r\nTo: c@d.test"],
+      ["Content-type", "Content-Type: text/plain\r\nContent-type: text/html"],
+      ["MIME-Version", `MIME-Version: 1.0\r\nMIME-Version: 1.0\r\n${signatureOf("Mime-Version")}`.trimEnd()],
+      ["List-Unsubscribe", "List-Unsubscribe: <https://a.example.org/>\r\nList-Unsubscribe: <https://b.example.org/>"],
+      ["list-unsubscribe-post", "List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\nlist-unsubscribe-post: x"],
     ]) {
       const raw = `From: a@${TEST_DOMAIN}\r\n${doubled}\r\n\r\nx\r\n`;
-      await expect(transport.sendMail({ envelope, raw })).rejects.toThrow(/550 5\.6\.0 .* once each/);
+      await expect(transport.sendMail({ envelope, raw })).rejects.toThrow(`550 5.6.0 ${name} stands more than once`);
     }
     transport.close();
+  });
+
+  it("leaves with one of the MIME fields that say the same, as Tcl's mail library writes them", async () => {
+    const transport = transportTo(implicit);
+    const envelope = { from: `a@${TEST_DOMAIN}`, to: "said-again@example.net" };
+    const mime = "MIME-Version: 1.0\r\nContent-Type: text/plain;\r\n charset=utf-8\r\n";
+    const encoding = "Content-Transfer-Encoding: quoted-printable\r\n";
+    const again = `content-type : text/plain; charset=utf-8\r\n${encoding}`;
+    const raw = `From: a@${TEST_DOMAIN}\r\n${mime}${encoding}${again}\r\n=C3=B1\r\n`;
+    await transport.sendMail({ envelope, raw });
+    transport.close();
+    const [arrived] = await eventually(
+      () => stack.inbox(envelope.to),
+      (found) => found.length > 0,
+    );
+    expect(arrived!.octets.toString()).toContain(`From: a@${TEST_DOMAIN}\r\n${mime}${encoding}\r\n=C3=B1\r\n`);
   });
 
   const OWN = "List-Unsubscribe: <https://own.example.org/>\r\n";
@@ -213,7 +231,7 @@ describe("a submitted message", () => {
 
   it("may not double a field of unsubscription that its author signed", async () => {
     const doubled = unsubscriptionOf("si", signatureOf("List-Unsubscribe") + OWN + OWN);
-    await expect(doubled).rejects.toThrow(/550 5\.6\.0 .* once each/);
+    await expect(doubled).rejects.toThrow("550 5.6.0 List-Unsubscribe stands more than once");
   });
 
   it("is MIME where its author says what it has, and forgets the version", async () => {

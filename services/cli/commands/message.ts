@@ -124,11 +124,9 @@ function toText(story: MessageStory): string {
   );
   const told = [
     { at: message.accepted, text: "accepted" },
-    ...attempt_list.map(({ at, attempt, outcome, reason, reply, path, duration_ms }) => ({
+    ...attempt_list.map(({ at, attempt, outcome, reason, reply, duration_ms, ...way }) => ({
       at,
-      text: `attempt ${attempt}: ${outcome} ${reason}`
-        .trimEnd()
-        .concat(`, ${duration_ms} ms, ${wayOf(path)}: ${reply}`),
+      text: `attempt ${attempt}: ${outcome} ${reason}`.trimEnd().concat(`, ${duration_ms} ms, ${wayOf(way)}: ${reply}`),
     })),
     ...events
       .filter(({ kind }) => kind !== "sent")
@@ -144,9 +142,12 @@ function toText(story: MessageStory): string {
   return [...facts, "", ...told.map(({ at, text }) => `${at}  ${text}`)].join("\n");
 }
 
-function wayOf(path: ReturnType<typeof toStoryJson>["attempt_list"][number]["path"]): string {
+type Attempt = ReturnType<typeof toStoryJson>["attempt_list"][number];
+
+function wayOf({ path, session }: Pick<Attempt, "path" | "session">): string {
   if (path === null) return "no server";
   const { exchanger, address, source, tls, certificate, policy } = path;
-  const security = tls === "" ? "in clear" : `${tls}, certificate ${certificate}`;
+  const unencrypted = session ? "in clear" : "no session";
+  const security = tls === "" ? unencrypted : `${tls}, certificate ${certificate}`;
   return [`${exchanger} [${address}] from ${source || "?"}`, security, policy].filter((part) => part !== "").join(", ");
 }

@@ -8,7 +8,7 @@ export interface AttemptPath {
   readonly address: string;
   /** The address of ours that it left from. */
   readonly source: string;
-  /** `TLSv1.3`; empty in clear. */
+  /** `TLSv1.3`; empty in clear, and where no session came about before TLS was up. */
   readonly tls: string;
   readonly cipher: string;
   /** `valid`, `dane` where TLSA records vouch for it, or a code for what is wrong with it. */
@@ -33,6 +33,11 @@ export interface AttemptFacts {
   readonly reason: BounceReason | "";
   /** Undefined when there was nobody to turn to. */
   readonly path: AttemptPath | undefined;
+}
+
+/** Whether an attempt had a session, in which a message could be sent. @param stage that it failed at */
+export function hadSession(path: AttemptPath | null, stage: string): boolean {
+  return path !== null && !["connect", "ehlo", "starttls"].includes(stage);
 }
 
 const MOST_CHARACTERS = 200;

@@ -37,6 +37,8 @@ export async function listUnknownWordings(db: Db): Promise<UnknownWording[]> {
     if (index % PAGE === 0) await setImmediate();
     if (explainBounce({ text: words }, phrases).by !== "code") continue;
     const shape = shapeOfWords(words);
+    // Addresses and numbers alone are nothing that a wording could be made of.
+    if (!/\p{L}/u.test(shape)) continue;
     const known = byShape.get(shape);
     const isNewer = !known || known.latest < receivedAt;
     const newest = isNewer ? { sample: words, latest: receivedAt } : { sample: known.sample, latest: known.latest };

@@ -124,7 +124,7 @@ interface Report {
   readonly recipients: readonly ReportedRecipient[];
   /** What is beside it: the part that also holds the returned message, and the words for people. */
   readonly around?: { readonly container: MimePart; readonly notice: BounceNotice };
-  /** A person's own filter sent it and may say anything: what is no reason that mail systems give is a refusal. */
+  /** A person's own filter sent it and may say anything: the mailbox is there, and what gives no known reason is a refusal. */
   readonly fromOwnFilter?: boolean;
 }
 
@@ -203,9 +203,7 @@ function judgeReport(report: Report | undefined, phrases: Phrases): Finding | un
   if (!report) return undefined;
   const { recipients, around, fromOwnFilter } = report;
   const judged = recipients.map((recipient) => judge(recipient, phrases));
-  const results = judged.map(({ result }) =>
-    fromOwnFilter && result.reason === "undefined" ? { ...result, reason: "rejected" as const } : result,
-  );
+  const results = judged.map(({ result }) => (fromOwnFilter ? asOwnRefusal(result) : result));
   const asks = around && bounceRules().challenges.test(comparable(around.notice.text.slice(0, 4000)));
   const isChallenge =
     (asks && results.every(({ hard }) => !hard)) || results.every(({ reason }) => reason === "vacation");
@@ -217,6 +215,10 @@ function judgeReport(report: Report | undefined, phrases: Phrases): Finding | un
     ...(unknown.length > 0 && { unknown }),
     ...(around && withOriginal(around.container)),
   };
+}
+
+function asOwnRefusal(result: BounceResult): BounceResult {
+  return { ...result, hard: false, reason: result.reason === "undefined" ? "rejected" : result.reason };
 }
 
 /** Notices name some recipients by the address that the message was sent to, not by the final one. */

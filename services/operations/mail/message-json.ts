@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { BOUNCE_REASONS } from "../../core/mail/bounce/reason.ts";
+import { hadSession } from "../../core/mail/delivery-attempt.ts";
 import { sentenceJson } from "../../platform/http/problem.ts";
 import { type FoundMessage, MESSAGE_STATES } from "../../store/mail/explorer/found-messages.ts";
 import type { MessageStory } from "./message-story.ts";
@@ -32,7 +33,7 @@ const pathJson = z.object({
   exchanger: z.string(),
   address: z.string(),
   source: z.string().meta({ description: "the address of ours that it left from" }),
-  tls: z.string().meta({ description: "such as TLSv1.3; empty in clear" }),
+  tls: z.string().meta({ description: "such as TLSv1.3; empty in clear, and where it did not come that far" }),
   cipher: z.string(),
   certificate: z.string().meta({ description: "valid, dane, or a code for what is wrong with it" }),
   policy: z.enum(["", "dane", "mta-sts"]).meta({ description: "of the destination, in force then" }),
@@ -66,6 +67,7 @@ export const storyJson = messageJson.extend({
       reason: z.string(),
       reply: z.string(),
       path: pathJson.nullable(),
+      session: z.boolean().meta({ description: "a session came about, in which a message could be sent" }),
     }),
   ),
   events: z.array(
@@ -134,6 +136,7 @@ export function toStoryJson({ message, attempts, events, waiting, reports }: Mes
       at: at.toISOString(),
       duration_ms: durationMs,
       code: code === 0 ? null : code,
+      session: hadSession(attempt.path, attempt.stage),
     })),
     events: events.map(({ at, kind, machine, detail }) => ({
       at: at.toISOString(),

@@ -1,6 +1,6 @@
 import type { X509Certificate } from "node:crypto";
 import net, { isIP, type Socket } from "node:net";
-import { connect as connectTls, TLSSocket } from "node:tls";
+import { checkServerIdentity, connect as connectTls, TLSSocket } from "node:tls";
 import type { SmtpStage } from "../../core/mail/bounce/class.ts";
 import { type DaneRequirement, judgeChain } from "../../core/mail/dane.ts";
 import type { Envelope } from "../../core/mail/envelope.ts";
@@ -56,7 +56,7 @@ export interface SmtpTimeouts {
   readonly commandMs: number;
 }
 
-/** What a session came about by. */
+/** What a session came about by, or a connection that came to none. */
 export interface SmtpConnection {
   /** The server's address, and ours. */
   readonly address: string;
@@ -67,6 +67,8 @@ export interface SmtpConnection {
   /** Of the server's certificate: `valid`, `dane` where TLSA records vouch for it, or a code for what is wrong with it. */
   readonly certificate: string;
 }
+
+type Encryption = Pick<SmtpConnection, "tls" | "cipher" | "certificate">;
 
 /** A session with one server, for any number of messages one after another. */
 export interface SmtpClientSession {
@@ -82,28 +84,27 @@ export interface SmtpClientSession {
   close(): void;
 }
 
-/** Opens a session up to the reply to EHLO, inside TLS where that is to be. */
-export function openSmtpSession(
-  peer: SmtpPeer,
-  options: SmtpClientOptions,
-): Promise<Result<SmtpClientSession, SmtpFailure>> {
-  const attributes = { "server.address": peer.name, "server.port": peer.port };
-  return inSpan("smtp connection", { kind: "client", attributes, outcome: traceFailure }, () => open(peer, options));
-}
-
-async function open(peer: SmtpPeer, options: SmtpClientOptions): Promise<Result<SmtpClientSession, SmtpFailure>> {
-  const first = await attempt(peer, options);
-  if (first.ok || peer.tls !== "opportunistic" || !first.handshakeFailed) return first;
-  return attempt({ ...peer, tls: "never" }, { ...options, onTls: undefined });
-}
-
 interface FailedAttempt {
   readonly ok: false;
   readonly error: SmtpFailure;
   readonly handshakeFailed?: boolean;
+  /** How far it came; undefined where there was no connection. */
+  readonly connection?: SmtpConnection;
 }
 
 type Attempt = { readonly ok: true; readonly value: SmtpClientSession } | FailedAttempt;
+
+/** Opens a session up to the reply to EHLO, inside TLS where that is to be. */
+export function openSmtpSession(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
+  const attributes = { "server.address": peer.name, "server.port": peer.port };
+  return inSpan("smtp connection", { kind: "client", attributes, outcome: traceFailure }, () => open(peer, options));
+}
+
+async function open(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
+  const first = await attempt(peer, options);
+  if (first.ok || peer.tls !== "opportunistic" || !first.handshakeFailed) return first;
+  return attempt({ ...peer, tls: "never" }, { ...options, onTls: undefined });
+}
 
 async function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
   const { connectMs, greetingMs, commandMs } = options.timeouts;
@@ -116,7 +117,6 @@ async function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Atte
   const timer = setTimeout(() => socket.destroy(new Error("no session in time")), setUpMs);
   const outcome = await setUpSession(socket, peer, options);
   clearTimeout(timer);
-  if (!outcome.ok) socket.destroy();
   return outcome;
 }
 
@@ -124,24 +124,45 @@ async function attempt(peer: SmtpPeer, options: SmtpClientOptions): Promise<Atte
 async function setUpSession(socket: Socket, peer: SmtpPeer, options: SmtpClientOptions): Promise<Attempt> {
   const { greetingMs, commandMs } = options.timeouts;
   const dialogue = dialogueOn(socket, commandMs);
+  // A socket that is closed has no places.
+  const unencrypted = describeConnection(socket);
+  const failed = (failure: FailedAttempt) => withoutSession(socket, dialogue, { ...failure, connection: unencrypted });
   const greeting = answerOf(await dialogue.readGreeting(greetingMs), "connect");
-  if (!greeting.ok) return greeting;
+  if (!greeting.ok) return failed(greeting);
   const offered = await introduce(dialogue, options.hostname);
-  if (!offered.ok) return offered;
-  const clear = ok(
-    new Session(socket, dialogue, { extensions: offered.value, connection: describeConnection(socket) }),
-  );
+  if (!offered.ok) return failed(offered);
+  const clear = ok(new Session(socket, dialogue, { extensions: offered.value, connection: unencrypted }));
   if (peer.tls === "never") return clear;
-  // A socket that is closed has none.
-  const places = placesOf(socket);
   const secured = await secure(socket, dialogue, { peer, offered: offered.value, greetingMs });
-  options.onTls?.({ evidence: secured.evidence, ...places });
-  if (!secured.ok) return secured.goesOn && !dialogue.isOver ? clear : secured;
+  options.onTls?.({ evidence: secured.evidence, address: unencrypted.address, source: unencrypted.source });
+  if (!secured.ok) return secured.goesOn && !dialogue.isOver ? clear : failed(secured);
   const within = dialogueOn(secured.value, commandMs);
-  const extensions = await introduce(within, options.hostname);
-  if (!extensions.ok) return extensions;
-  const connection = { ...describeConnection(socket), ...describeTls(secured.value, peer) };
+  const extensions = secured.doubt ?? (await introduce(within, options.hostname));
+  const connection = { ...unencrypted, ...secured.encryption };
+  if (!extensions.ok) return withoutSession(secured.value, within, { ...extensions, connection });
   return ok(new Session(secured.value, within, { extensions: extensions.value, connection }));
+}
+
+function withoutSession(socket: Socket, dialogue: SmtpDialogue, failure: FailedAttempt): FailedAttempt {
+  takeLeave(socket, dialogue);
+  return failure;
+}
+
+/** Says QUIT where the dialogue is in step (RFC 5321 §4.1.1.10), and does not wait for long. */
+function takeLeave(socket: Socket, dialogue: SmtpDialogue): void {
+  // A message may still be on its way that nobody waits for.
+  if (dialogue.isOver) socket.destroy();
+  else endConnection(socket, "QUIT\r\n");
+  dialogue.end("the session was closed");
+}
+
+/** Within TLS; with `doubt`, it lacks the proof that the peer owes. */
+interface Encrypted {
+  readonly ok: true;
+  readonly value: TLSSocket;
+  readonly encryption: Encryption;
+  readonly evidence: TlsEvidence;
+  readonly doubt?: FailedAttempt;
 }
 
 interface Insecure extends FailedAttempt {
@@ -150,7 +171,7 @@ interface Insecure extends FailedAttempt {
   readonly goesOn?: boolean;
 }
 
-type Secured = { readonly ok: true; readonly value: TLSSocket; readonly evidence: TlsEvidence } | Insecure;
+type Secured = Encrypted | Insecure;
 
 /** STARTTLS, with the proof that the peer owes (RFC 3207, RFC 7672). */
 async function secure(
@@ -183,10 +204,26 @@ async function secure(
   if (!dialogue.leave()) return { ...failed("more than a reply to STARTTLS"), handshakeFailed: true };
   const secured = await handshake(socket, peer, greetingMs);
   if (!secured.ok) return { ...failed(secured.error.message, secured.error.code), handshakeFailed: true };
-  const doubt = peer.dane && judgeChain(peer.dane, presentedChain(secured.value), new Date());
-  if (doubt !== undefined) return failed(`DANE: ${doubt}`);
-  const { certificate } = describeTls(secured.value, peer);
-  return { ok: true, value: secured.value, evidence: { kind: "encrypted", certificate } };
+  const encryption = describeTls(secured.value, peer);
+  const { certificate } = encryption;
+  const doubt = doubtAbout(secured.value, peer, certificate);
+  if (doubt === undefined) {
+    return { ok: true, value: secured.value, encryption, evidence: { kind: "encrypted", certificate } };
+  }
+  const code = peer.dane ? doubt : certificate;
+  return {
+    ...{ ok: true, value: secured.value, encryption: { ...encryption, certificate: code } },
+    ...{ evidence: { kind: "failed", code }, doubt: broken("starttls", doubt) },
+  };
+}
+
+/** Why the peer's proof does not do; undefined where it does, or none is owed. */
+function doubtAbout(socket: TLSSocket, { tls, dane, name, host }: SmtpPeer, certificate: string): string | undefined {
+  const doubt = dane && judgeChain(dane, presentedChain(socket), new Date());
+  if (doubt !== undefined) return `DANE: ${doubt}`;
+  if (tls !== "required" || socket.authorized) return undefined;
+  if (certificate !== "ERR_TLS_CERT_ALTNAME_INVALID") return `certificate: ${certificate}`;
+  return checkServerIdentity(isIP(name) ? host : name, socket.getPeerCertificate())?.message ?? certificate;
 }
 
 function placesOf({ remoteAddress = "", localAddress = "" }: Socket): Pick<SmtpConnection, "address" | "source"> {
@@ -197,7 +234,7 @@ function describeConnection(socket: Socket): SmtpConnection {
   return { ...placesOf(socket), tls: "", cipher: "", certificate: "" };
 }
 
-function describeTls(socket: TLSSocket, { dane }: SmtpPeer): Pick<SmtpConnection, "tls" | "cipher" | "certificate"> {
+function describeTls(socket: TLSSocket, { dane }: SmtpPeer): Encryption {
   const tls = socket.getProtocol() ?? "";
   const cipher = socket.getCipher().name;
   if (dane !== undefined && dane.records.length > 0) return { tls, cipher, certificate: "dane" };
@@ -240,7 +277,8 @@ async function handshake(
     socket,
     host: peer.host,
     ...(isIP(name) ? {} : { servername: name }),
-    rejectUnauthorized: peer.tls === "required",
+    // Who is refused for the certificate is told QUIT within TLS; see doubtAbout.
+    rejectUnauthorized: false,
     minVersion: "TLSv1.2",
   });
   const ready = await untilReady(secured, "secureConnect", { ms, text: "TLS handshake timeout" });
@@ -329,10 +367,7 @@ class Session implements SmtpClientSession {
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    // A message may still be on its way that nobody waits for.
-    if (this.#dialogue.isOver) this.#socket.destroy();
-    else endConnection(this.#socket, "QUIT\r\n");
-    this.#dialogue.end("the session was closed");
+    takeLeave(this.#socket, this.#dialogue);
   }
 }
 

@@ -80,10 +80,12 @@ export class SmtpDialogue {
     return this.#within(this.#nextReply(), Math.min(this.#replyMs, COMMAND_MS));
   }
 
-  /** Leaves the socket to somebody else. @returns whether all that the server said has been read as replies */
+  /** Ends, and leaves the socket to somebody else. @returns whether all that the server said has been read as replies */
   leave(): boolean {
     this.#socket.off("data", this.#hear);
-    return this.#endedBy === undefined && this.#heldCharacters === 0 && this.#partialLine === "";
+    const isWhole = this.#endedBy === undefined && this.#heldCharacters === 0 && this.#partialLine === "";
+    this.#endedBy ??= "the socket was left to somebody else";
+    return isWhole;
   }
 
   #nextReply(): Promise<Result<SmtpReply, string>> {

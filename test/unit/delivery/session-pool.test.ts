@@ -27,6 +27,6 @@ test("of several servers the words of one that refused are told, not that anothe
   busy.close();
   expect(opened).toMatchObject({
     ok: false,
-    error: { failure: { kind: "reply", reply: { code: 421, lines: ["busy"] } } },
+    error: { failure: { kind: "reply", reply: { code: 421, lines: ["busy"] } }, path: { source: "127.0.0.1" } },
   });
 });

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { generalWords } from "../../../../services/core/mail/delivery-attempt.ts";
+import { generalWords, hadSession } from "../../../../services/core/mail/delivery-attempt.ts";
+import { attemptPath } from "../../../support/attempts.ts";
 
 test.each([
   ["250 2.0.0 Ok: queued as 4F2xYz0123", "250 2.0.0 Ok: queued as *"],
@@ -17,4 +18,17 @@ test.each([
   ["", ""],
 ])("in general, %j says %j", (words, general) => {
   expect(generalWords(words, "Ana@example.org")).toBe(general);
+});
+
+test.each([
+  ["connect", false],
+  ["ehlo", false],
+  ["starttls", false],
+  ["mail", true],
+  ["rcpt", true],
+  ["message", true],
+  ["", true],
+])("an attempt that failed at %j had a session: %s", (stage, expected) => {
+  expect(hadSession(attemptPath, stage)).toBe(expected);
+  expect(hadSession(null, stage)).toBe(false);
 });

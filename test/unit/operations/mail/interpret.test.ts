@@ -346,9 +346,13 @@ describe("refusals by the recipient's own filter", () => {
     expect(await interpret(mdn(header, words, disposition))).toEqual({ kind: "dsn", results });
   });
 
-  test("for a reason that mail systems give", async () => {
-    const message = mdn(`From: postmaster@example.net\n${mark}`, "Was automatically rejected:\nMailbox full", deleted);
-    expect((await interpret(message)).results).toMatchObject([{ reason: "mailboxfull", hard: false }]);
+  test.each([
+    ["Mailbox full", "mailboxfull"],
+    ["This person no longer works here", "userunknown"],
+    ["550 5.1.1 user unknown", "userunknown"],
+  ])("for a reason that mail systems give, never hard: %s", async (words, reason) => {
+    const message = mdn(`From: postmaster@example.net\n${mark}`, `Was automatically rejected:\n${words}`, deleted);
+    expect((await interpret(message)).results).toMatchObject([{ action: "failed", reason, hard: false }]);
   });
 
   test.each([

@@ -1,9 +1,11 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import net, { type AddressInfo, createServer, type Server, Socket } from "node:net";
+import { TLSSocket } from "node:tls";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { TlsEvidence } from "../../../../services/core/mail/reports/tls-session.ts";
 import { openSmtpSession, type SeenTls, type SmtpPeer } from "../../../../services/platform/smtp/client.ts";
+import { makeServerCertificate } from "../../../support/certificates.ts";
 
 const TIMEOUTS = { connectMs: 30_000, greetingMs: 60_000, commandMs: 100_000 };
 const SET_UP_MS = 450_000;
@@ -126,7 +128,11 @@ test("of a session that is over what waits to be sent is not held", async () => 
 });
 
 test.each([
-  ["451 4.3.0 try again later", { ok: false, error: { kind: "reply", stage: "ehlo", reply: { code: 451 } } }, []],
+  [
+    "451 4.3.0 try again later",
+    { ok: false, error: { kind: "reply", stage: "ehlo", reply: { code: 451 } } },
+    ["QUIT\r\n"],
+  ],
   ["502 5.5.1 what is that", { ok: true }, ["HELO client.example.org\r\n"]],
 ])("EHLO answered with %s", async (refusal, expected, heard) => {
   const { far, opened } = await connect();
@@ -140,7 +146,7 @@ test.each([
   far.write(`${refusal}\r\n`);
   const session = await opened;
   expect(session).toMatchObject(expected);
-  expect(commands).toEqual(heard);
+  await expect.poll(() => commands).toEqual(heard);
   if (session.ok) session.value.close();
 });
 
@@ -161,6 +167,62 @@ test.each(["required", "dane"] as const)(
       error: { kind: "broken", stage: "starttls", text: "STARTTLS is not offered" },
     });
     expect(seen).toEqual([{ kind: "not-offered" }]);
-    expect(heard).toBe("EHLO client.example.org\r\n");
+    await expect.poll(() => heard).toBe("EHLO client.example.org\r\nQUIT\r\n");
   },
 );
+
+test.each([
+  ["QUIT\r\n", ["554 no"]],
+  ["QUIT\r\n", ["421 not now"]],
+  ["", ["what?"]],
+  ["EHLO client.example.org\r\nHELO client.example.org\r\nQUIT\r\n", ["220 far", "550 no", "550 no"]],
+  ["EHLO client.example.org\r\nSTARTTLS\r\nQUIT\r\n", ["220 far", "250-far\r\n250 STARTTLS", "454 no"]],
+  ["EHLO client.example.org\r\nSTARTTLS\r\n", ["220 far", "250-far\r\n250 STARTTLS", "220 go\r\n250 more"]],
+])("a server without a session hears %j, having said %j, and is not waited for", async (words, replies) => {
+  peer = { ...peer, tls: "required" };
+  const { far, opened } = await connect();
+  far.allowHalfOpen = true;
+  let heard = "";
+  const said = replies.map((reply) => `${reply}\r\n`);
+  far.on("data", (octets: Buffer) => {
+    heard += octets.toString();
+    far.write(said.shift() ?? "");
+  });
+  far.write(said.shift()!);
+  const ended = once(far, "end");
+  const connection = { address: "127.0.0.1", source: "127.0.0.1", tls: "", cipher: "", certificate: "" };
+  expect(await opened).toMatchObject({ ok: false, connection });
+  await ended;
+  expect(heard).toBe(words);
+  far.destroy();
+});
+
+test.each(["required", "dane"] as const)("%s: whose certificate is refused hears QUIT within TLS", async (tls) => {
+  const dane = { records: [{ usage: 3, selector: 1, matchingType: 1, association: Buffer.alloc(32) }], names: [] };
+  peer = { ...peer, tls, ...(tls === "dane" ? { dane } : {}) };
+  const seen: TlsEvidence[] = [];
+  const { far, opened } = await connect((evidence) => seen.push(evidence));
+  const doubts = {
+    required: "certificate: DEPTH_ZERO_SELF_SIGNED_CERT",
+    dane: "DANE: the certificate matches no TLSA record",
+  };
+  far.write("220 far.example.net\r\n");
+  await once(far, "data");
+  far.write("250-far.example.net\r\n250 STARTTLS\r\n");
+  await once(far, "data");
+  const secured = new TLSSocket(far, { isServer: true, ...(await makeServerCertificate("localhost")) });
+  let heard = "";
+  secured.on("data", (octets: Buffer) => {
+    heard += octets.toString();
+  });
+  far.write("220 go\r\n");
+  const code = doubts[tls].replace("certificate: ", "");
+  expect(await opened).toMatchObject({
+    ok: false,
+    error: { kind: "broken", stage: "starttls", text: doubts[tls] },
+    connection: { address: "127.0.0.1", source: "127.0.0.1", tls: "TLSv1.3", certificate: code },
+  });
+  expect(seen).toEqual([{ kind: "failed", code }]);
+  await once(secured, "close");
+  expect(heard).toBe("QUIT\r\n");
+});

@@ -45,6 +45,8 @@ export interface Attempt {
   readonly reason: string;
   readonly reply: string;
   readonly path: AttemptPath | null;
+  /** A session came about, in which a message could be sent. */
+  readonly session: boolean;
 }
 
 export interface MessageEvent {

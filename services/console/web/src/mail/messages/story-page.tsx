@@ -225,7 +225,7 @@ function reportTitle({ kind }: ReturnedReport): string {
 
 const OUTCOME_TONES = { delivered: "good", deferred: "warn", bounced: "bad" } as const;
 
-function toAttemptEntry({ at, attempt, outcome, duration_ms, reason, reply, path }: Attempt): Entry {
+function toAttemptEntry({ at, attempt, outcome, duration_ms, reason, reply, path, session }: Attempt): Entry {
   const { mail } = texts();
   const words = mail.messages;
   return {
@@ -237,19 +237,21 @@ function toAttemptEntry({ at, attempt, outcome, duration_ms, reason, reply, path
         {reason !== "" && reason !== "undefined" && <span> {eventReasonWords(reason, mail)}</span>}
         <code class="said">{reply}</code>
         <span class="hint">
-          {path === null ? words.noPath : describePath(path)} · {words.duration(formatNumber(duration_ms))}
+          {path === null ? words.noPath : describePath(path, session)} · {words.duration(formatNumber(duration_ms))}
         </span>
       </>
     ),
   };
 }
 
-function describePath({ exchanger, address, source, tls, cipher, certificate, policy }: AttemptPath): string {
+function describePath(path: AttemptPath, hadSession: boolean): string {
+  const { exchanger, address, source, tls, cipher, certificate, policy } = path;
   const words = texts().mail.messages;
+  const unencrypted = hadSession ? words.inClear : words.noSession;
   const server = exchanger === address ? address : `${exchanger} (${address})`;
   return [
     words.way(server, source),
-    tls === "" ? words.inClear : `${tls} ${cipher}`,
+    tls === "" ? unencrypted : `${tls} ${cipher}`,
     tls !== "" && words.certificate(certificate),
     policy !== "" && policy.toUpperCase(),
   ]

@@ -703,6 +703,7 @@ export const mail = {
     noPath: "There was no server to turn to",
     way: (server: string, source: string) => (source === "" ? server : `${server} from ${source}`),
     inClear: "in clear",
+    noSession: "no session",
     certificate: (verdict: string) => `certificate: ${verdict}`,
     duration: (milliseconds: string) => `${milliseconds} ms`,
     reports: { dsn: "A report came back", arf: "A complaint came back", vacation: "An automatic reply came back" },

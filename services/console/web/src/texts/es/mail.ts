@@ -714,6 +714,7 @@ export const mail: Texts["mail"] = {
     noPath: "No había servidor al que dirigirse",
     way: (server: string, source: string) => (source === "" ? server : `${server} desde ${source}`),
     inClear: "sin cifrar",
+    noSession: "sin sesión",
     certificate: (verdict: string) => `certificado: ${verdict}`,
     duration: (milliseconds: string) => `${milliseconds} ms`,
     reports: { dsn: "Volvió un informe", arf: "Volvió una queja", vacation: "Volvió una respuesta automática" },
