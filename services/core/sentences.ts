@@ -310,6 +310,7 @@ export const SENTENCES = {
   "no-such-reseller": "no such reseller",
   "no-such-company": "no such company",
   "no-such-instance": "no such instance",
+  "no-instance-of-zones": "no such instance has a sender domain in the company's zones",
   "no-such-limit": "no such limit",
   "limit-subject": "is no {scope}",
   "limit-empty": "give a limit of the hour or of the day",

@@ -16,6 +16,7 @@ export const problems = {
     "reseller-unknown": "There is no such reseller, or it is not yours to see. Choose one beside the pages.",
     "no-such-company": "There is no such company, or it is not yours to see. Look in the list of companies.",
     "no-such-instance": "There is no such instance, or it is not yours to see. Choose one beside the pages.",
+    "no-instance-of-zones": "No instance of this name has a sender domain in the company's zones.",
     "no-such-user": "There is no such user. Somebody may have deleted it; reload the list.",
     "no-such-session": "This session has ended already. Load the list again.",
     "no-such-job": "There is no such job. Jobs are forgotten after 30 days.",
