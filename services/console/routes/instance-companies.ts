@@ -1,15 +1,14 @@
 import { z } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { findCompanyId } from "../../store/dns/console-zones.ts";
+import { findCompanyId, hasZoneBy } from "../../store/dns/console-zones.ts";
 import {
-  findInstanceOfZones,
   grantCompany,
   listCompaniesOfInstance,
   listInstancesOfCompany,
   revokeCompany,
 } from "../../store/mail/instances/instance-companies.ts";
-import { findInstanceByName } from "../../store/mail/instances/instances.ts";
+import { allowedDomains, findInstanceByName } from "../../store/mail/instances/instances.ts";
 import { type AdminCaller, areaOf, visibleZones } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
@@ -103,7 +102,9 @@ async function findReceiver(
   { role }: AdminCaller,
   { companyId, name }: { readonly companyId: number; readonly name: string },
 ): Promise<number | undefined> {
-  return role === "operator" ? (await findInstanceByName(db, name))?.id : findInstanceOfZones(db, companyId, name);
+  const instance = await findInstanceByName(db, name);
+  const mayBe = role === "operator" || (await hasZoneBy(db, companyId, await allowedDomains(db, instance?.id ?? 0)));
+  return mayBe ? instance?.id : undefined;
 }
 
 /** Acts for a company whose zones are the caller's to manage; others are told what strangers are. */

@@ -35,19 +35,6 @@ export async function listInstancesOfCompany(db: Db, companyId: number): Promise
   return rows.map(({ name }) => name);
 }
 
-/** An instance by its name that has a sender domain in, above or below one of a company's zones. */
-export async function findInstanceOfZones(db: Db, companyId: number, name: string): Promise<number | undefined> {
-  const [row] = await queryRows<{ id: number }>(
-    db,
-    `select i.id from instances i where i.name = $2 and exists (
-       select from instance_domains d join zones z on z.company_id = $1
-       where d.instance_id = i.id and right('.' || z.name, octet_length(d.domain) + 1) = '.' || d.domain
-         or d.instance_id = i.id and right('.' || d.domain, octet_length(z.name) + 1) = '.' || z.name)`,
-    [companyId, name],
-  );
-  return row?.id;
-}
-
 /** Lets an instance's users change a company's zones for its sender domains. */
 export async function grantCompany(
   db: Db,
