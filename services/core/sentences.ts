@@ -271,6 +271,8 @@ export const SENTENCES = {
   "contact-fields-oversized": "campos: mas de {kibibytes} KiB en total",
   "contact-groups-oversized": "grupos: mas de {kibibytes} KiB de nombres en total",
   "campaigns-too-many": "campania: mas de {most} en la instancia",
+  "groups-full": "grupos: mas de {most} en total",
+  "filters-oversized": "an instance has {most} filters and {mebibytes} MiB of conditions at most",
   "globals-oversized": "global: mas de {most} variables, o de {mebibytes} MiB en total",
   "html-too-many-places": "html: mas de {most} enlaces y etiquetas",
   "url-unreachable": "{field} inaccesible: {reason}",

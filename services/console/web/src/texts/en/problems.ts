@@ -215,6 +215,8 @@ export const problems = {
     "recipients-fields-oversized":
       "The custom fields of these contacts take more than {mebibytes} MiB together: send to fewer at a time.",
     "campaigns-too-many": "An instance has {most} campaigns at most.",
+    "groups-full": "An instance has {most} groups at most.",
+    "filters-oversized": "An instance has {most} filters and {mebibytes} MiB of conditions at most.",
     "globals-oversized": "An instance has {most} global variables and {mebibytes} MiB of them at most.",
     "message-globals-oversized":
       "The message's global variables take more than {mebibytes} MiB together: shorten them.",

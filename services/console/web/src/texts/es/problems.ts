@@ -247,6 +247,8 @@ export const problems: Texts["problems"] = {
     "recipients-fields-oversized":
       "Los campos propios de estos contactos ocupan más de {mebibytes} MiB en total: envíe a menos a la vez.",
     "campaigns-too-many": "Una instancia tiene como máximo {most} campañas.",
+    "groups-full": "Una instancia tiene como máximo {most} grupos.",
+    "filters-oversized": "Una instancia tiene como máximo {most} filtros y {mebibytes} MiB de condiciones.",
     "globals-oversized": "Una instancia tiene como máximo {most} variables globales y {mebibytes} MiB de ellas.",
     "message-globals-oversized":
       "Las variables globales del mensaje ocupan más de {mebibytes} MiB en total: acórtelas.",
