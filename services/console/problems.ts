@@ -7,6 +7,7 @@ const PROBLEMS = {
   "zone-unknown": "not-found",
   "no-such-company": "not-found",
   "no-such-instance": "not-found",
+  "no-instance-of-zones": "not-found",
   "no-such-limit": "not-found",
   "no-such-held-content": "not-found",
   "no-such-user": "not-found",

@@ -1,6 +1,6 @@
 import { createHash, createHmac, randomBytes } from "node:crypto";
 import type { KeyRing } from "../core/key-ring.ts";
-import { passwordMatches } from "../core/password.ts";
+import { hashPassword, passwordMatches } from "../core/password.ts";
 import { recentMap } from "../core/recent-map.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
@@ -17,6 +17,7 @@ import {
 } from "../store/console/console-lockouts.ts";
 import { findTotp, findUser, type StoredUser, takeRecoveryCode, takeTotpStep } from "../store/console/users.ts";
 import { hashRecoveryCode, totpStepOf } from "./one-time-codes.ts";
+import { type PasswordCaller, PasswordTurns } from "./password-turns.ts";
 import { problem } from "./problems.ts";
 
 /** A limit of failures: by what they are counted, and how many. */
@@ -78,6 +79,7 @@ export class SignIn {
   readonly #remembered = recentMap<string, number>(MOST_REMEMBERED);
   /** Checks under way: many requests at the same moment with the same password are one check. */
   readonly #underWay = new Map<string, Promise<Result<StoredUser, Refusal>>>();
+  readonly #turns = new PasswordTurns();
   readonly #digestKey = randomBytes(32);
 
   constructor(db: Db, keyRing: KeyRing, clock: Clock) {
@@ -89,10 +91,11 @@ export class SignIn {
   /** Login, password and, where the account has them, a one-time code, each of which is good for once. */
   async withCode(attempt: Attempt): Promise<Result<StoredUser, SignInRefusal>> {
     return this.#limited(attempt, async (user): Promise<Result<StoredUser, SignInRefusal>> => {
-      if (!(await this.#matches(attempt, user)) || !user) return refuse({ kind: "unauthenticated" });
-      if (!user.hasTotp) return ok(user);
-      const isRight = attempt.code !== undefined && (await this.takeCode(user.id, attempt.code));
-      return isRight ? ok(user) : refuse({ kind: "code-required" });
+      const matched = await this.#matches(attempt, user, { kind: "unauthenticated" });
+      if (!matched.ok) return matched;
+      if (!matched.value.hasTotp) return matched;
+      const isRight = attempt.code !== undefined && (await this.takeCode(matched.value.id, attempt.code));
+      return isRight ? matched : refuse({ kind: "code-required" });
     });
   }
 
@@ -112,6 +115,11 @@ export class SignIn {
   /** The password once more, of somebody who is signed in and does something grave. */
   async confirmPassword(attempt: Attempt): Promise<Result<StoredUser, Refusal>> {
     return this.#judgePassword(attempt, problem("password-wrong"));
+  }
+
+  /** What is kept of a new password, for somebody who is signed in. */
+  async hash(caller: PasswordCaller, password: string): Promise<Result<string, Refusal>> {
+    return this.#turns.run(caller, async () => ok(await hashPassword(password)));
   }
 
   /** Uses up a one-time code or a recovery code of a user. */
@@ -134,9 +142,7 @@ export class SignIn {
   }
 
   #judgePassword(attempt: Attempt, wrong: Refusal): Promise<Result<StoredUser, Refusal>> {
-    return this.#limited(attempt, async (user) =>
-      (await this.#matches(attempt, user)) && user ? ok(user) : refuse(wrong),
-    );
+    return this.#limited(attempt, (user) => this.#matches(attempt, user, wrong));
   }
 
   /**
@@ -173,9 +179,10 @@ export class SignIn {
     if (outcome.ok) await clearFailures(this.#db, subjects.pair);
     // Who is asked for a code has the password right, and guesses nothing.
     const isAsked = !outcome.ok && outcome.error.kind === "code-required" && attempt.code === undefined;
-    if (outcome.ok || isAsked) {
+    const isUnjudged = !outcome.ok && outcome.error.kind === "rate-limited";
+    if (outcome.ok || isAsked || isUnjudged) {
       for (const attempted of counted) {
-        if (attempted.subject !== subjects.pair) await takeBackAttempt(this.#db, attempted);
+        if (isUnjudged || attempted.subject !== subjects.pair) await takeBackAttempt(this.#db, attempted);
       }
     } else for (const wait of waits) await this.#auditWait(attempt, user, wait, now);
     return outcome;
@@ -199,8 +206,12 @@ export class SignIn {
     return login.includes("\0") ? undefined : findUser(this.#db, login);
   }
 
-  #matches({ password }: Attempt, user: StoredUser | undefined): Promise<boolean> {
-    return passwordMatches(password, user?.passwordHash ?? NOBODY);
+  #matches(attempt: Attempt, user: StoredUser | undefined, wrong: Refusal): Promise<Result<StoredUser, Refusal>> {
+    return this.#turns.run(attempt, async () => {
+      const isRight = (await passwordMatches(attempt.password, user?.passwordHash ?? NOBODY)) && user !== undefined;
+      if (isRight) this.#turns.noteRight(attempt);
+      return isRight ? ok(user) : refuse(wrong);
+    });
   }
 
   #remember(digest: string): void {

@@ -762,7 +762,7 @@ describe("stopping", () => {
 describe("an audience of which a part is gone", () => {
   test("a campaign waits for somebody to look at it, and goes on when the group is there again", async () => {
     const { db } = database;
-    const but = await addFilter(db, instanceId, { name: "but", condition: { not: { group: "removed" } } });
+    const but = Number(await addFilter(db, instanceId, { name: "but", condition: { not: { group: "removed" } } }));
     const sends = [await addSend({ groups: ["removed"] }), await addSend({ groups: [], filters: [but!] })];
     const runner = await makeRunner();
     runner.start();

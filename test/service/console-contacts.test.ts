@@ -252,6 +252,21 @@ describe("groups", () => {
       { nombre: "clientes", contactos: 1 },
     ]);
   });
+
+  test("are read page by page, sent as they are read, and 50,000 at most", async () => {
+    const { db } = palomar.context;
+    const { id } = (await findInstanceByName(db, "south"))!;
+    const names =
+      "select ?, case when n % 2 = 0 then 'g' else 'G' end || n || repeat('x', 20) from generate_series(1, 50000) as n";
+    await db.raw(`insert into groups (instance_id, name) ${names}`, [id]);
+    const { body, headers } = await palomar.users.south.call("GET", "/instances/south/groups");
+    const known = await db("groups").where({ instance_id: id }).orderByRaw("lower(name), id").pluck("name");
+    expect(body.grupos.map(({ nombre }: { nombre: string }) => nombre)).toEqual(known);
+    expect(headers["content-length"]).toBeUndefined();
+    const more = await palomar.users.south.call("POST", "/instances/south/groups", { nombre: "one more" });
+    expect(more).toMatchObject({ status: 400, body: { code: "groups-full", values: { most: "50000" } } });
+    await db("groups").where({ instance_id: id }).whereRaw("lower(name) like 'g%x'").delete();
+  });
 });
 
 describe("filters", () => {
@@ -278,7 +293,22 @@ describe("filters", () => {
     expect((await north("DELETE", `${at}/filters/${added.id}`)).status).toBe(404);
   });
 
-  test("however many there are, they and their groups are read by one statement each", async () => {
+  test("are a thousand at most", async () => {
+    const { db } = palomar.context;
+    const { id } = (await findInstanceByName(db, "south"))!;
+    await db.raw(
+      "insert into filters (instance_id, name, conditions) select ?, 'F' || n, '{\"all\":[]}' from generate_series(1, 1000) as n",
+      [id],
+    );
+    const south = { nombre: "one more", condiciones: { todas: [] } };
+    expect(await palomar.users.south.call("POST", "/instances/south/filters", south)).toMatchObject({
+      status: 400,
+      body: { code: "filters-oversized", values: { most: "1000", mebibytes: "4" } },
+    });
+    await db("filters").where({ instance_id: id }).whereLike("name", "F%").delete();
+  });
+
+  test("however many there are, they and their groups are read by few statements", async () => {
     const { db } = palomar.context;
     const { id: instanceId } = (await findInstanceByName(db, "north"))!;
     const many = Array.from({ length: 20 }, (_, at) => ({
@@ -300,7 +330,9 @@ describe("filters", () => {
     expect(put.statements.filter((text) => /from "groups"/.test(text))).toHaveLength(1);
     const list = await statementsOf(() => north("GET", `${at}/filters`));
     expect(list.answer.body.filtros.length).toBeGreaterThanOrEqual(many.length);
-    expect(list.statements.filter((text) => /from "groups"/.test(text))).toHaveLength(1);
+    // Eight at a time.
+    expect(list.statements.filter((text) => /from "filters"/.test(text))).toHaveLength(3);
+    expect(list.statements.filter((text) => /from "groups"/.test(text))).toHaveLength(3);
     await db("filters").whereIn("id", ids).delete();
   });
 

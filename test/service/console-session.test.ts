@@ -457,6 +457,18 @@ describe("lock-out", () => {
     palomar.clock.advance(3_600_000);
   });
 
+  test("what one address asks for beyond its turns is refused, and does not count", async () => {
+    const address = "203.0.113.40";
+    const guesses = Array.from({ length: 28 }, (_, index) => attemptFrom(address, `nobody-${index}`, "wrong"));
+    const answers = await Promise.all(guesses);
+    const refused = answers.filter(({ status }) => status === 429);
+    expect(refused.length).toBeGreaterThan(0);
+    expect(refused.every(({ headers }) => headers["retry-after"] === "5")).toBe(true);
+    const counts = palomar.database.db("console_lockouts").where({ subject: `address:${address}` });
+    expect(await counts.pluck("failures")).toEqual([28 - refused.length]);
+    expect((await attemptFrom(address, "north", PASSWORD)).status).toBe(200);
+  });
+
   test("an address that tries many logins has to wait, on loopback as well", async () => {
     expect((await attempt("nobody-1", "wrong")).status).toBe(401);
     await palomar.database.db("console_lockouts").where({ subject: "address:127.0.0.1" }).update({ failures: 28 });

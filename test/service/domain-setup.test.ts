@@ -104,8 +104,8 @@ describe("whose zone it is", () => {
     expect((await two.call("PUT", leaveOf("one", "acme"))).status).toBe(404);
     expect((await acme.call("PUT", leaveOf("one", "other"))).status).toBe(404);
     expect((await acme.call("PUT", leaveOf("two", "acme"))).status).toBe(404);
-    expect((await two.call("PUT", leaveOf("two", "acme"))).body).toEqual({ msg: "given" });
-    // Another company's leave opens nothing here.
+    // The operator's word for another company opens nothing here.
+    expect((await operator.call("PUT", leaveOf("two", "acme"))).body).toEqual({ msg: "given" });
     expect(await look(north)).toMatchObject({ may_write: false });
     expect((await two.call("DELETE", leaveOf("two", "acme"))).body).toEqual({ msg: "taken" });
     expect((await one.call("GET", "/resellers/one/companies/acme/instances")).body).toEqual({ instances: [] });
@@ -114,6 +114,19 @@ describe("whose zone it is", () => {
       { reseller_id: "one", crm_id: "acme", granted_by: "acme" },
     ]);
     expect((await south.call("GET", "/instances/north/companies")).status).toBe(404);
+  });
+
+  test("who has no zone by an instance's domains is told of it as of one that there is not", async () => {
+    const { two } = palomar.users;
+    const ask = (method: string, name: string) => two.call(method, `/resellers/two/companies/acme/instances/${name}`);
+    const unknown = await ask("PUT", "nobody");
+    expect(unknown).toMatchObject({ status: 404, body: { code: "no-instance-of-zones" } });
+    for (const name of ["north", "south"]) {
+      expect(await ask("PUT", name)).toMatchObject({ status: 404, body: unknown.body });
+      expect(await ask("DELETE", name)).toMatchObject({ status: 404, body: unknown.body });
+    }
+    const { companies } = (await north.call("GET", "/instances/north/companies")).body;
+    expect(companies).toHaveLength(1);
   });
 
   test("with leave they may write what is the domain's, and nothing of the deployment's", async () => {

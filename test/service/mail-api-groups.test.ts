@@ -1,3 +1,4 @@
+import { request } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { FilterCondition } from "../../services/core/mail/filter-condition.ts";
 import { searchContacts } from "../../services/store/mail/contacts/contact-search.ts";
@@ -40,6 +41,26 @@ describe("grupo, base", () => {
       const answer = await api.north.call("POST", `/v1/${path}`, body);
       expect([answer.status, answer.body]).toEqual([400, { status: "err", on }]);
     }
+  });
+});
+
+describe("groups of an instance", () => {
+  test("are 50,000 at most, however many come at once; what is there stays", async () => {
+    const { id: instanceId } = api.south;
+    const full = { status: "err", on: "grupos: mas de 50000 en total" };
+    await api.db.raw("insert into groups (instance_id, name) select ?, 'G' || n from generate_series(1, 49998) as n", [
+      instanceId,
+    ]);
+    const add = async (nombre: string) => (await api.south.call("POST", "/v1/grupo", { nombre })).status;
+    const save = (email: string, ...grupos: string[]) => api.south.call("POST", "/v1/contacto", { email, grupos });
+    expect((await save("a@example.org", "N1", "N2", "N3")).body).toEqual(full);
+    expect((await api.south.call("GET", "/v1/contacto/a@example.org")).status).toBe(404);
+    const statuses = await Promise.all(["N1", "N2", "N3", "N4"].map(add));
+    expect(statuses.sort()).toEqual([200, 200, 400, 400]);
+    expect((await save("a@example.org", "N5")).body).toEqual(full);
+    expect((await save("a@example.org", "G1", "G2")).body.contacto.grupos).toEqual(["G1", "G2"]);
+    expect(await add("G7")).toBe(200);
+    await api.db("groups").where({ instance_id: instanceId }).delete();
   });
 });
 
@@ -189,9 +210,53 @@ describe("filtros", () => {
     { all: [{ not: { group: "clientes" } }, { not: { all: [{ group: "removed" }] } }] },
   ])("%j selects nobody, as there is no such group", async (condition) => {
     expect(await countMatches(api.db, api.north.id, condition, now)).toBe(0);
-    const id = (await addFilter(api.db, api.north.id, { name: "but", condition }))!;
+    const id = Number(await addFilter(api.db, api.north.id, { name: "but", condition }));
     expect((await api.north.call("GET", "/v1/filtros")).body.filtros).toMatchObject([{ id, contactos: 0 }]);
     await removeFilter(api.db, api.north.id, id);
+  });
+
+  test("are a thousand at most, and 4 MiB of conditions, however many are saved at once; what is there stays", async () => {
+    const { id: instanceId } = api.south;
+    const has = (octets: number): FilterCondition => ({ field: "firstName", is: "=", value: "x".repeat(octets) });
+    const fill = (count: number, octets: number) =>
+      api.db.raw(
+        `insert into filters (instance_id, name, conditions)
+         select ?, 'F' || lpad(n::text, 4, '0'), ?::jsonb from generate_series(1, ?::int) as n`,
+        [instanceId, JSON.stringify(has(octets)), count],
+      );
+    await fill(998, 10);
+    const names = ["A", "B", "C", "D"];
+    const saved = await Promise.all(names.map((name) => addFilter(api.db, instanceId, { name, condition: has(1) })));
+    expect(saved.filter((outcome) => outcome === "oversized")).toHaveLength(2);
+    const { body } = await api.south.call("GET", "/v1/filtros/");
+    const listed = await api.db("filters").where({ instance_id: instanceId }).orderBy("name").pluck("name");
+    expect(body.filtros.map(({ nombre }: { nombre: string }) => nombre)).toEqual(listed);
+    await api.db("filters").where({ instance_id: instanceId }).delete();
+
+    await fill(13, 330_000);
+    const [{ id }] = await api.db("filters").where({ instance_id: instanceId, name: "F0001" }).select("id");
+    expect(await addFilter(api.db, instanceId, { name: "A", condition: has(1) })).toBe("oversized");
+    expect(await changeFilter(api.db, instanceId, id, { condition: has(330_001) })).toBe("oversized");
+    expect(await changeFilter(api.db, instanceId, id, { name: "F", condition: has(329_999) })).toBe("done");
+    expect(await changeFilter(api.db, instanceId, id, { condition: has(10) })).toBe("done");
+    expect(await addFilter(api.db, instanceId, { name: "A", condition: has(1) })).toEqual(expect.any(Number));
+    await api.db("filters").where({ instance_id: instanceId }).delete();
+  });
+
+  test("GET filtros is made as it is read", async () => {
+    const { id: instanceId, key, host } = api.south;
+    const condition: FilterCondition = { field: "firstName", is: "=", value: "x".repeat(100_000) };
+    for (let n = 0; n < 9; n += 1) await addFilter(api.db, instanceId, { name: `F${n}`, condition });
+    const headers = { Authorization: key, Host: host };
+    const length = await new Promise((resolve, reject) => {
+      const asked = request(`${api.url}/v1/filtros`, { headers }, (response) => {
+        resolve(response.headers["content-length"]);
+        response.destroy();
+      });
+      asked.on("error", reject).end();
+    });
+    expect(length).toBeUndefined();
+    await api.db("filters").where({ instance_id: instanceId }).delete();
   });
 
   test("GET filtros lists the caller's in the API's words, with their counts", async () => {
@@ -209,8 +274,8 @@ describe("filtros", () => {
         { invalid: false },
       ],
     };
-    const id = (await addFilter(api.db, api.north.id, { name: "Mayores", condition: { all: [] } }))!;
-    expect(await addFilter(api.db, api.north.id, { name: "Mayores", condition })).toBeUndefined();
+    const id = Number(await addFilter(api.db, api.north.id, { name: "Mayores", condition: { all: [] } }));
+    expect(await addFilter(api.db, api.north.id, { name: "Mayores", condition })).toBe("name-taken");
     expect(await changeFilter(api.db, api.south.id, id, { condition })).toBe("unknown");
     expect(await changeFilter(api.db, api.north.id, id, { condition })).toBe("done");
     expect((await api.north.call("GET", "/v1/filtros")).body).toEqual({

@@ -7,7 +7,7 @@ import { showWebhookBatch, toldNames } from "../../operations/mail/told-events.t
 import { setWebhook, type WebhookFault } from "../../operations/mail/webhook-setting.ts";
 import { validateFields } from "../../platform/http/fields.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { type Filter, listFilters } from "../../store/mail/contacts/filters.ts";
+import { type Filter, findFilterByName } from "../../store/mail/contacts/filters.ts";
 import {
   FIRST_WEBHOOK,
   findWebhook,
@@ -135,8 +135,7 @@ async function findNamedFilter(
   filter: string | undefined,
 ): Promise<Filter | undefined> {
   if (filter === undefined) return undefined;
-  const found = (await listFilters(db, instanceId)).find(({ name }) => name === filter);
-  return found ?? runtime.refuse(`there is no filter ${filter}`);
+  return (await findFilterByName(db, instanceId, filter)) ?? runtime.refuse(`there is no filter ${filter}`);
 }
 
 function registerList(webhook: Command, runtime: CommandRuntime): void {

@@ -6,6 +6,7 @@ import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts"
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { findGoneGroups, judgeSelections } from "../../operations/mail/judge-selection.ts";
 import { FairTurns } from "../../platform/fair-turns.ts";
+import { replyItems } from "../../platform/http/streamed-json.ts";
 import {
   addFilter,
   COUNTS_AT_ONCE,
@@ -13,12 +14,14 @@ import {
   countMatches,
   type Filter,
   findFilter,
-  listFilters,
   MANY_COUNTS,
+  MOST_FILTERS,
+  MOST_FILTERS_MEBIBYTES,
   removeFilter,
+  streamFilters,
 } from "../../store/mail/contacts/filters.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
-import { areaOf } from "../caller.ts";
+import { areaOf, sharerOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
@@ -45,7 +48,7 @@ export const makeFilterEndpoints: MakeConsoleEndpoints = (context) => {
   const counts = new FairTurns(COUNTS_AT_ONCE);
   const inTurn: InTurn = ({ id }, work) => counts.runOrRefuse(String(id), MANY_COUNTS, work);
   return [
-    listEndpoint(context, inTurn),
+    listEndpoint(context, counts),
     addEndpoint(context, inTurn),
     countEndpoint(context, inTurn),
     changeEndpoint(context, inTurn),
@@ -56,7 +59,7 @@ export const makeFilterEndpoints: MakeConsoleEndpoints = (context) => {
 /** Does what counts when it is an instance's turn. */
 type InTurn = <T>(instance: Instance, work: () => Promise<Result<T, Refusal>>) => Promise<Result<T, Refusal>>;
 
-function listEndpoint(context: ConsoleContext, inTurn: InTurn): ConsoleEndpoint {
+function listEndpoint(context: ConsoleContext, counts: FairTurns): ConsoleEndpoint {
   return consoleEndpoint({
     method: "GET",
     path: "/instances/:name/filters",
@@ -65,12 +68,15 @@ function listEndpoint(context: ConsoleContext, inTurn: InTurn): ConsoleEndpoint 
     params: instanceParams,
     reply: z.object({ filtros: z.array(filterJson) }),
     act: ({ caller, params }) =>
-      withInstance(context, caller, params.name, (instance) =>
-        inTurn(instance, async () => {
-          const filters = await listFilters(context.db, instance.id);
-          return ok({ filtros: await toJson(context, instance, filters) });
-        }),
-      ),
+      withInstance(context, caller, params.name, (instance) => {
+        const readFilters = async function* (): AsyncGenerator<Awaited<ReturnType<typeof toJson>>> {
+          for await (const filters of streamFilters(context.db, instance.id)) {
+            yield await counts.run(String(instance.id), () => toJson(context, instance, filters));
+          }
+        };
+        const key = sharerOf(caller, instance.id);
+        return replyItems("filtros", readFilters, { sharer: { key, group: key }, holds: "counts" });
+      }),
   });
 }
 
@@ -91,7 +97,9 @@ function addEndpoint(context: ConsoleContext, inTurn: InTurn): ConsoleEndpoint {
         const filter = { name: fields.nombre, condition: condition.value };
         return inTurn(instance, async () => {
           const id = await addFilter(context.db, instance.id, filter);
-          return id === undefined ? refuse(NAME_TAKEN) : ok((await toJson(context, instance, [{ id, ...filter }]))[0]!);
+          if (id === "name-taken") return refuse(NAME_TAKEN);
+          if (id === "oversized") return refuse(OVERSIZED);
+          return ok((await toJson(context, instance, [{ id, ...filter }]))[0]!);
         });
       }),
   });
@@ -140,6 +148,7 @@ function changeEndpoint(context: ConsoleContext, inTurn: InTurn): ConsoleEndpoin
         return inTurn(instance, async () => {
           const outcome = await changeFilter(context.db, instance.id, id, change);
           if (outcome === "name-taken") return refuse(NAME_TAKEN);
+          if (outcome === "oversized") return refuse(OVERSIZED);
           const changed = outcome === "done" ? await findFilter(context.db, instance.id, id) : undefined;
           return changed === undefined ? refuse(NO_SUCH_FILTER) : ok((await toJson(context, instance, [changed]))[0]!);
         });
@@ -166,6 +175,7 @@ function removeEndpoint(context: ConsoleContext): ConsoleEndpoint {
 }
 
 const NAME_TAKEN = problem("filter-exists");
+const OVERSIZED = unacceptable("filters-oversized", { most: MOST_FILTERS, mebibytes: MOST_FILTERS_MEBIBYTES });
 const NO_SUCH_FILTER = problem("no-such-filter");
 
 function readCondition(json: unknown): Result<FilterCondition, Refusal> {

@@ -1,11 +1,13 @@
 import { z } from "zod";
 import { validateAddress } from "../../core/mail/address.ts";
-import { groupName } from "../../core/mail/contact-input.ts";
-
+import { groupName, groupsFull } from "../../core/mail/contact-input.ts";
+import { unacceptable } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
+import { replyItems } from "../../platform/http/streamed-json.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import { findContactId } from "../../store/mail/contacts/contact-profiles.ts";
-import { addGroups, leaveGroup, listGroups, removeGroup } from "../../store/mail/contacts/groups.ts";
-import { areaOf } from "../caller.ts";
+import { addGroups, leaveGroup, removeGroup, streamGroups } from "../../store/mail/contacts/groups.ts";
+import { areaOf, sharerOf } from "../caller.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
 import { withInstance } from "../with-instance.ts";
@@ -24,8 +26,8 @@ export const makeGroupEndpoints: MakeConsoleEndpoints = (context) => [
     reply: z.object({ grupos: z.array(z.object({ nombre: z.string(), contactos: z.int() })) }),
     act: ({ caller, params }) =>
       withInstance(context, caller, params.name, async ({ id }) => {
-        const groups = await listGroups(context.db, id);
-        return ok({ grupos: groups.map(({ name, contacts }) => ({ nombre: name, contactos: contacts })) });
+        const key = sharerOf(caller, id);
+        return replyItems("grupos", () => readGroups(context.db, id), { sharer: { key, group: key }, holds: "page" });
       }),
   }),
   consoleEndpoint({
@@ -39,7 +41,7 @@ export const makeGroupEndpoints: MakeConsoleEndpoints = (context) => [
     change: { action: "group.add", object: ({ fields }) => fields.nombre },
     act: ({ caller, params, fields }) =>
       withInstance(context, caller, params.name, async ({ id }) => {
-        await addGroups(context.db, id, [fields.nombre]);
+        if ((await addGroups(context.db, id, [fields.nombre])).size > 0) return refuse(unacceptable(groupsFull));
         return ok({ nombre: fields.nombre });
       }),
   }),
@@ -73,3 +75,9 @@ export const makeGroupEndpoints: MakeConsoleEndpoints = (context) => [
       }),
   }),
 ];
+
+async function* readGroups(db: Db, instanceId: number) {
+  for await (const groups of streamGroups(db, instanceId)) {
+    yield groups.map(({ name, contacts }) => ({ nombre: name, contactos: contacts }));
+  }
+}

@@ -1,14 +1,14 @@
 import { z } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { findCompanyId } from "../../store/dns/console-zones.ts";
+import { findCompanyId, hasZoneBy } from "../../store/dns/console-zones.ts";
 import {
   grantCompany,
   listCompaniesOfInstance,
   listInstancesOfCompany,
   revokeCompany,
 } from "../../store/mail/instances/instance-companies.ts";
-import { findInstanceByName } from "../../store/mail/instances/instances.ts";
+import { allowedDomains, findInstanceByName } from "../../store/mail/instances/instances.ts";
 import { type AdminCaller, areaOf, visibleZones } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
@@ -21,7 +21,7 @@ const grantParam = companyParam.extend({ name: z.string() });
 
 /**
  * Companies whose zones an instance's users may change for its sender domains. Whoever answers for a zone says so: the
- * company, its reseller, the operator; never the instance.
+ * company, its reseller, the operator; never the instance. Of instances without a domain by these zones the first two hear nothing.
  */
 export const makeInstanceCompanyEndpoints: MakeConsoleEndpoints = (context) => [
   consoleEndpoint({
@@ -73,9 +73,9 @@ const leave: MakeConsoleEndpoints = (context) => [
     reply: z.object({ msg: z.literal("given") }),
     act: ({ caller, params }) =>
       withCompany(context, caller, params, async (companyId) => {
-        const instance = await findInstanceByName(context.db, params.name);
-        if (!instance) return refuse(problem("no-such-instance"));
-        await grantCompany(context.db, { instanceId: instance.id, companyId, by: caller.login });
+        const instanceId = await findReceiver(context, caller, { companyId, name: params.name });
+        if (instanceId === undefined) return refuse(problem("no-instance-of-zones"));
+        await grantCompany(context.db, { instanceId, companyId, by: caller.login });
         return ok({ msg: "given" as const });
       }),
   }),
@@ -91,10 +91,21 @@ const leave: MakeConsoleEndpoints = (context) => [
       withCompany(context, caller, params, async (companyId) => {
         const instance = await findInstanceByName(context.db, params.name);
         const isTaken = instance && (await revokeCompany(context.db, instance.id, companyId));
-        return isTaken ? ok({ msg: "taken" as const }) : refuse(problem("no-such-instance"));
+        return isTaken ? ok({ msg: "taken" as const }) : refuse(problem("no-instance-of-zones"));
       }),
   }),
 ];
+
+/** The instance that leave is given to. Others than the operator hear of none that has nothing to do with the company's zones. */
+async function findReceiver(
+  { db }: ConsoleContext,
+  { role }: AdminCaller,
+  { companyId, name }: { readonly companyId: number; readonly name: string },
+): Promise<number | undefined> {
+  const instance = await findInstanceByName(db, name);
+  const mayBe = role === "operator" || (await hasZoneBy(db, companyId, await allowedDomains(db, instance?.id ?? 0)));
+  return mayBe ? instance?.id : undefined;
+}
 
 /** Acts for a company whose zones are the caller's to manage; others are told what strangers are. */
 async function withCompany<T>(

@@ -1,7 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
-import { hashPassword } from "../../core/password.ts";
 
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
@@ -105,9 +104,12 @@ const passwordChange: MakeConsoleEndpoints = ({ db, signIn }) => [
     fields: z.object({ current: z.string().max(1024), new: newPassword }),
     reply: z.object({ msg: z.literal("password changed") }),
     act: async ({ caller, fields, clientAddress: address }) => {
-      const confirmed = await signIn.confirmPassword({ login: caller.login, password: fields.current, address });
+      const { login, session } = caller;
+      const confirmed = await signIn.confirmPassword({ login, password: fields.current, address });
       if (!confirmed.ok) return confirmed;
-      await setPassword(db, caller.login, await hashPassword(fields.new), caller.session?.id ?? null);
+      const hashed = await signIn.hash({ login, address }, fields.new);
+      if (!hashed.ok) return hashed;
+      await setPassword(db, login, hashed.value, session?.id ?? null);
       return ok({ msg: "password changed" as const });
     },
   }),

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { hashPassword, makePassword } from "../../core/password.ts";
+import { makePassword } from "../../core/password.ts";
 import { invalidField, missingField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import {
@@ -33,7 +33,7 @@ export const makeUserEndpoints: MakeConsoleEndpoints = (context) => [
 
 /** Which accounts there are. */
 const listAndAddition: MakeConsoleEndpoints = (context) => {
-  const { db } = context;
+  const { db, signIn } = context;
   return [
     consoleEndpoint({
       method: "GET",
@@ -74,11 +74,13 @@ const listAndAddition: MakeConsoleEndpoints = (context) => {
         detail: ({ fields }) => ({ role: fields.role, scope: fields.scope ?? null }),
       },
       reply: withPassword,
-      act: async ({ caller, fields }) => {
+      act: async ({ caller, fields, clientAddress: address }) => {
         const added = await readNewUser(context, caller, fields);
         if (!added.ok) return added;
         const password = fields.password ?? makePassword();
-        const isNew = await addUser(db, { ...added.value, passwordHash: await hashPassword(password) });
+        const hashed = await signIn.hash({ login: caller.login, address }, password);
+        if (!hashed.ok) return hashed;
+        const isNew = await addUser(db, { ...added.value, passwordHash: hashed.value });
         return isNew ? ok({ ...added.value, password }) : refuse(problem("user-exists", { login: fields.login }));
       },
     }),
@@ -87,7 +89,7 @@ const listAndAddition: MakeConsoleEndpoints = (context) => {
 
 /** The end of an account, and its new beginning. */
 const singleAccounts: MakeConsoleEndpoints = (context) => {
-  const { db } = context;
+  const { db, signIn } = context;
   return [
     consoleEndpoint({
       method: "DELETE",
@@ -114,14 +116,16 @@ const singleAccounts: MakeConsoleEndpoints = (context) => {
       params: loginParam,
       change: { action: "user.reset", object: ({ params }) => params.login, detail: () => ({ totp: false }) },
       reply: withPassword,
-      act: async ({ caller, params }) => {
+      act: async ({ caller, params, clientAddress: address }) => {
         // The session would end with the answer that has the new password.
         if (params.login === caller.login) return refuse(problem("own-reset"));
         const managed = await managedUser(context, caller, params.login);
         if (!managed.ok) return managed;
         const password = makePassword();
         const { login, role: of, scope } = managed.value;
-        const known = await resetUser(db, login, await hashPassword(password));
+        const hashed = await signIn.hash({ login: caller.login, address }, password);
+        if (!hashed.ok) return hashed;
+        const known = await resetUser(db, login, hashed.value);
         return known ? ok({ login, role: of, scope, password }) : refuse(NO_SUCH_USER);
       },
     }),

@@ -35,12 +35,16 @@ export const MAX_LIST_ITEMS = 1_000;
  */
 export const MOST_KIBIBYTES = { fields: 256, groups: 64 } as const;
 
-/** What of a contact is more than it may have. */
-export type Oversized = keyof typeof MOST_KIBIBYTES;
+/** Groups of an instance. */
+export const MOST_GROUPS = 50_000;
+export const groupsFull: Sentence = sentence("groups-full", { most: MOST_GROUPS });
+
+/** What there is too much of for a change: the contact's, or groups of the instance. */
+export type Oversized = keyof typeof MOST_KIBIBYTES | "instance-groups";
 
 /** Why a contact is not changed. */
 export const contactOversized = (what: Oversized): Sentence =>
-  sentence(`contact-${what}-oversized`, { kibibytes: MOST_KIBIBYTES[what] });
+  what === "instance-groups" ? groupsFull : sentence(`contact-${what}-oversized`, { kibibytes: MOST_KIBIBYTES[what] });
 
 /** Text that may end up in a header field: no line breaks. */
 export const lineOfText = z

@@ -7,6 +7,7 @@ import { ok, type Result, refuse } from "../../core/result.ts";
 import { isHttpUrl } from "../../core/url.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
+import { replyList } from "../../platform/http/streamed-json.ts";
 import {
   addCampaign,
   type Campaign,
@@ -21,7 +22,6 @@ import type { Instance } from "../../store/mail/instances/instances.ts";
 import { setSubmissionSettings } from "../../store/mail/instances/submission-settings.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
-import { replyList } from "../streamed-json.ts";
 
 const httpUrl = z
   .string()

@@ -13,6 +13,7 @@ import { notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { type Result, refuse } from "../../core/result.ts";
 import { judgeSender } from "../../operations/mail/senders.ts";
 import { type AnyEndpoint, endpoint, type RawReply, type Sharer } from "../../platform/http/endpoint.ts";
+import { jsonList, replyJson, replyList } from "../../platform/http/streamed-json.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { findContact, saveContacts, streamInvalidContacts } from "../../store/mail/contacts/contact-profiles.ts";
 import { streamContactEvents } from "../../store/mail/events/event-pages.ts";
@@ -20,7 +21,6 @@ import type { Instance } from "../../store/mail/instances/instances.ts";
 import { readKnownEmail } from "../addresses.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
-import { jsonList, replyJson, replyList } from "../streamed-json.ts";
 
 const contactReply = z.object({ status: z.literal("ok"), contacto: contactJson });
 

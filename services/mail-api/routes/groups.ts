@@ -1,11 +1,13 @@
 import { z } from "zod";
-import { groupName, tagName, tagValueText } from "../../core/mail/contact-input.ts";
+import { groupName, groupsFull, tagName, tagValueText } from "../../core/mail/contact-input.ts";
+import type { FilterCondition } from "../../core/mail/filter-condition.ts";
 import { toConditionJson } from "../../core/mail/filter-json.ts";
 import { unacceptable } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { FairTurns } from "../../platform/fair-turns.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
-import { COUNTS_AT_ONCE, countMatches, listFilters, MANY_COUNTS } from "../../store/mail/contacts/filters.ts";
+import { jsonList, replyJson, replyList } from "../../platform/http/streamed-json.ts";
+import { COUNTS_AT_ONCE, countMatches, streamFilters } from "../../store/mail/contacts/filters.ts";
 import { addGroups } from "../../store/mail/contacts/groups.ts";
 import {
   MOST_GLOBALS,
@@ -16,7 +18,6 @@ import {
 } from "../../store/mail/instances/globals.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
-import { replyList } from "../streamed-json.ts";
 
 const GLOBALS_OVERSIZED = unacceptable("globals-oversized", {
   most: MOST_GLOBALS,
@@ -45,7 +46,8 @@ function groupEndpoint({ db }: MailServices, path: string): AnyEndpoint<MailCall
     fields: z.object({ nombre: groupName }),
     reply: named,
     act: async ({ caller, fields }) => {
-      await addGroups(db, caller.instance.id, [fields.nombre]);
+      const left = await addGroups(db, caller.instance.id, [fields.nombre]);
+      if (left.size > 0) return refuse(unacceptable(groupsFull));
       return ok({ status: "ok" as const, nombre: fields.nombre });
     },
   });
@@ -64,18 +66,24 @@ function filterEndpoint({ db, clock }: MailServices): AnyEndpoint<MailCaller> {
     path: "/filtros",
     summary: "List filters, with the number of contacts that each selects now",
     reply: z.object({ status, filtros: z.array(filterJson) }),
-    act: async ({ caller }) => {
-      const filters = await listFilters(db, caller.instance.id);
-      if (filters.length === 0) return ok({ status: "ok" as const, filtros: [] });
-      return counts.runOrRefuse(String(caller.instance.id), MANY_COUNTS, async () => {
-        const now = new Date(clock.nowMs());
-        const filtros: z.infer<typeof filterJson>[] = [];
-        for (const { id, name, condition } of filters) {
-          const contactos = await countMatches(db, caller.instance.id, condition, now);
-          filtros.push({ id, nombre: name, condiciones: toConditionJson(condition), contactos });
+    act: ({ caller: { instance }, sharer }) => {
+      const now = new Date(clock.nowMs());
+      const count = (condition: FilterCondition) =>
+        counts.run(String(instance.id), () => countMatches(db, instance.id, condition, now));
+      const readFilters = async function* (): AsyncGenerator<readonly z.infer<typeof filterJson>[]> {
+        for await (const filters of streamFilters(db, instance.id)) {
+          for (const { id, name, condition } of filters) {
+            const contactos = await count(condition);
+            yield [{ id, nombre: name, condiciones: toConditionJson(condition), contactos }];
+          }
         }
-        return ok({ status: "ok" as const, filtros });
-      });
+      };
+      const writeFilters = async function* () {
+        yield '{"status":"ok",';
+        yield* jsonList("filtros", readFilters(), (filter) => filter);
+        yield "}";
+      };
+      return replyJson(writeFilters, sharer, "counts");
     },
   });
 }

@@ -5,12 +5,12 @@ import { formatTimestamp } from "../../core/mail/timestamps.ts";
 import { notFound, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
+import { replyJson } from "../../platform/http/streamed-json.ts";
 import type { Instance } from "../../store/mail/instances/instances.ts";
 import { type Archiving, findArchiving, readArchivedMessage } from "../../store/mail/sends/archive.ts";
 import { type Batch, type BatchEvent, findBatch, streamBatchEvents } from "../../store/mail/sends/batches.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
-import { replyJson } from "../streamed-json.ts";
 
 const STATE_NAMES: Readonly<Record<Batch["state"], string>> = {
   queued: "encolado",

@@ -3,11 +3,14 @@ import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Sharer } from "./endpoint.ts";
 
-/** What a stream holds as long as its client reads: a connection to the database, all that it shows, or a page of it. */
-export type Held = "connection" | "memory" | "page";
+/**
+ * What a stream holds as long as its client reads: a connection to the database, all that it shows, a page of it, or a page for
+ * which contacts are counted.
+ */
+export type Held = "connection" | "memory" | "page" | "counts";
 
 /** So many streams at a time hold it; of connections a few are always left to everybody else. */
-export const MOST_STREAMS: Readonly<Record<Held, number>> = { connection: 6, memory: 6, page: 8 };
+export const MOST_STREAMS: Readonly<Record<Held, number>> = { connection: 6, memory: 6, page: 8, counts: 6 };
 
 /** Streams of one caller at a time, whatever they hold. */
 export const MOST_PER_CALLER = 2;
@@ -26,7 +29,7 @@ export type LeavePlace = () => void;
 
 /** The places that there are for streams: of a kind, of a caller and of a group. */
 export class StreamPlaces {
-  readonly #taken: Record<Held, number> = { connection: 0, memory: 0, page: 0 };
+  readonly #taken: Record<Held, number> = { connection: 0, memory: 0, page: 0, counts: 0 };
   readonly #ofCaller = new Counts<string>();
   readonly #ofGroup = new Counts<string>();
   /** Tries of those who wait, the longest first. */

@@ -33,6 +33,7 @@ const beginnings: Readonly<Record<Held, FairTurns>> = {
   connection: makeTurns("connection"),
   memory: makeTurns("memory"),
   page: makeTurns("page"),
+  counts: makeTurns("counts"),
 };
 
 const places = new StreamPlaces();

@@ -34,6 +34,16 @@ export interface GateEvents {
   ended(client: string, reply: SmtpReply): void;
 }
 
+/** Why a dialogue could give way to another, and since when it is idle. */
+export interface Idleness {
+  /** One of those that are ended one after the other: who has not signed in, who has, who left off in the middle of a message. */
+  readonly rank: (typeof IDLE_RANKS)[number];
+  readonly sinceMs: number;
+}
+
+/** Whose places others have first. */
+export const IDLE_RANKS = ["stranger", "signed in", "stalled"] as const;
+
 /**
  * Whose turn it is, and for what. The client's: a command, the answer to a challenge of AUTH, or a message up to its final dot.
  * The library's: a reply, in place of which a refusal of ours may be said. Nobody's: the handshake of TLS.
@@ -66,6 +76,9 @@ export class SmtpGate {
   /** Of each connection anew, so that TLS has a client introduce itself again (RFC 3207 §4.2). */
   #context!: CommandContext;
   #hasGreeted = false;
+  #isSignedIn = false;
+  /** When something was last heard or said. */
+  #activeAtMs = performance.now();
   #isLibraryFull = false;
   #isGathering = false;
   #isAdvancing = false;
@@ -114,6 +127,20 @@ export class SmtpGate {
     if (reply) this.#lose(reply);
   }
 
+  /** How soon another may have its place; undefined while its message comes or is being answered. */
+  idlenessAt(nowMs: number): Idleness | undefined {
+    const [turn, sinceMs] = [this.#turn, this.#activeAtMs];
+    if (turn.kind === "reply" && turn.verb === "DATA") return undefined;
+    if (turn.kind !== "message") return { rank: this.#isSignedIn ? "signed in" : "stranger", sinceMs };
+    const isStalled = !this.#isLibraryFull && nowMs - sinceMs >= this.#options.limits.stalledMs;
+    return isStalled ? { rank: "stalled", sinceMs } : undefined;
+  }
+
+  /** Ends the dialogue in favour of another's (RFC 5321 §3.8). */
+  giveWay(): void {
+    this.#lose(NO_ROOM);
+  }
+
   /** Ends the dialogue as soon as its message, if one is under way, has been answered. */
   stop(): void {
     if (this.#isOver) return;
@@ -147,6 +174,7 @@ export class SmtpGate {
     const isSecure = socket instanceof TLSSocket;
     const mayAuthenticate = isSecure || (plaintextAuthOnLoopback && isLoopback(this.#client));
     this.#context = { servesAuth, servesDsn, mayAuthenticate, isSecure, isIntroduced: false };
+    this.#isSignedIn = false;
     this.#socket = socket;
     socket.setNoDelay(true);
     socket.on("data", (chunk: Buffer) => {
@@ -205,12 +233,14 @@ export class SmtpGate {
     const { octets, taken, isEnd } = message.dots.read(this.#input);
     this.#input = this.#input.subarray(taken);
     message.octets += taken;
+    this.#activeAtMs = performance.now();
     if (isEnd) this.#turn = { kind: "reply", verb: "DATA" };
     if (octets.length > 0) this.#pass(octets);
     return true;
   }
 
   #takeLine(line: string): void {
+    this.#activeAtMs = performance.now();
     const isChallenged = this.#turn.kind === "challenge";
     const verb = isChallenged ? "AUTH" : verbOf(line);
     const reply = this.#patience.takeCommand();
@@ -281,6 +311,7 @@ export class SmtpGate {
 
   #takeAnswer(verb: string, code: number, text: string): void {
     if (code === 354) this.#turn = { kind: "message", dots: new MessageDots(), octets: 0 };
+    if (code === 235) this.#isSignedIn = true;
     if (code === 250 && verb === "DATA") this.#patience.countMessage(performance.now());
     if (code === 250 && (verb === "EHLO" || verb === "HELO")) this.#context = { ...this.#context, isIntroduced: true };
     this.#answer(verb, code, verb === "EHLO" ? completeOffers(text, this.#context) : text);
@@ -296,6 +327,7 @@ export class SmtpGate {
   /** What is said in this turn of the event loop leaves at once: the replies to a group of commands (RFC 2920 §3.2). */
   #say(text: string): void {
     const socket = this.#socket;
+    this.#activeAtMs = performance.now();
     if (!this.#isGathering) {
       this.#isGathering = true;
       socket.cork();
@@ -355,4 +387,5 @@ const READ_AHEAD_OCTETS = 16_384;
 
 /** RFC 5321 §4.5.3.1.9 */
 const LINE_TOO_LONG: SmtpReply = { code: 500, enhancedStatus: "5.5.2", lines: ["line too long"] };
+const NO_ROOM: SmtpReply = { code: 421, enhancedStatus: "4.3.2", lines: ["too many connections, try again later"] };
 const CLOSING: SmtpReply = { code: 421, enhancedStatus: "4.3.2", lines: ["closing"] };

@@ -8,7 +8,7 @@ import type { HostPort } from "../config/config-values.ts";
 import { ConnectionCounts } from "../connection-counts.ts";
 import type { Observe } from "../observability/observation.ts";
 import { clientOf, endConnection } from "./client-socket.ts";
-import { type GateEvents, type GateOptions, SmtpGate } from "./gate.ts";
+import { type GateEvents, type GateOptions, IDLE_RANKS, type Idleness, SmtpGate } from "./gate.ts";
 import type { SmtpHandlers } from "./handlers.ts";
 import { SMTP_LIMITS, type SmtpLimits } from "./limits.ts";
 import type { MessageCollector } from "./message-collector.ts";
@@ -65,6 +65,13 @@ export async function listenSmtp<User>(
   return { address: servers[0]!.address, close };
 }
 
+/** A connection that is not refused. */
+interface Admitted {
+  readonly sinceMs: number;
+  /** Undefined during the handshake of implicit TLS. */
+  gate?: SmtpGate;
+}
+
 /** Accepts connections on one address, and puts a gate between each and the library. */
 class SmtpServer<User> {
   readonly #options: SmtpListenerOptions;
@@ -76,8 +83,7 @@ class SmtpServer<User> {
   readonly #library: SMTPServer;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
-  /** Those that are not refused; undefined during the handshake of implicit TLS. */
-  readonly #admitted = new Map<Socket, SmtpGate | undefined>();
+  readonly #admitted = new Map<Socket, Admitted>();
   #looks: NodeJS.Timeout | undefined;
 
   constructor(handlers: SmtpHandlers<User>, options: SmtpListenerOptions) {
@@ -120,7 +126,7 @@ class SmtpServer<User> {
     const { observe, name: listener } = this.#options;
     this.#server.on("error", (err) => observe({ kind: "smtp-session-failed", listener, err }));
     this.#looks = setInterval(() => {
-      for (const gate of this.#admitted.values()) gate?.look(performance.now());
+      for (const { gate } of this.#admitted.values()) gate?.look(performance.now());
     }, this.#limits.checkEveryMs);
   }
 
@@ -128,19 +134,19 @@ class SmtpServer<User> {
   async close(): Promise<void> {
     clearInterval(this.#looks);
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
-    for (const [socket, gate] of this.#admitted) {
+    for (const [socket, { gate }] of this.#admitted) {
       if (gate) gate.stop();
       else socket.destroy();
     }
     await Promise.race([closed, sleep(this.#limits.drainMs, undefined, { ref: false })]);
-    for (const gate of this.#admitted.values()) gate?.end();
+    for (const { gate } of this.#admitted.values()) gate?.end();
     await Promise.race([closed, sleep(1_000, undefined, { ref: false })]);
     for (const socket of this.#sockets) socket.destroy();
   }
 
   /**
-   * A handshake of implicit TLS counts like the dialogue that it leads to. Nothing can be said before it: one beyond
-   * the cap may come as far as its 421, the others are dropped.
+   * A handshake of implicit TLS counts like the dialogue that it leads to. Nothing can be said before it: one that is
+   * refused may come as far as its 421, the others are dropped.
    */
   #accept(socket: Socket): void {
     const { tls, observe, name: listener } = this.#options;
@@ -152,12 +158,15 @@ class SmtpServer<User> {
       this.#sources.leave(socket);
     });
     const beyondShare = this.#sources.enter(socket, client);
-    const beyondCap = this.#admitted.size + 1 - this.#limits.connections;
+    if (beyondShare === 0 && this.#beyondCap > 0) this.#makeRoom();
+    const beyondCap = this.#beyondCap;
     this.#sockets.add(socket);
-    this.#admitted.set(socket, undefined);
+    this.#admitted.set(socket, { sinceMs: performance.now() });
     const refusal = this.#refusalFor(beyondShare, beyondCap);
     if (refusal) observe({ kind: "smtp-connections-limited", level: "warn", listener, client });
     const proceed = (ready: Socket) => {
+      // Its place is another's meanwhile.
+      if (!this.#admitted.has(socket)) return;
       if (!refusal) return this.#converse(socket, ready);
       this.#admitted.delete(socket);
       endConnection(ready, refusal);
@@ -165,6 +174,26 @@ class SmtpServer<User> {
     if (tls === "starttls") proceed(socket);
     else if (beyondShare > 1 || beyondCap > 1) socket.destroy();
     else this.#handshakes.secure(socket, proceed);
+  }
+
+  /** By how many one more would be beyond all that there may be. */
+  get #beyondCap(): number {
+    return this.#admitted.size + 1 - this.#limits.connections;
+  }
+
+  /** Ends whoever has been idle longest among those who give way first, so that nobody keeps others out by holding places. */
+  #makeRoom(): void {
+    const nowMs = performance.now();
+    let first: { readonly socket: Socket; readonly idleness: Idleness } | undefined;
+    for (const [socket, { gate, sinceMs }] of this.#admitted) {
+      const idleness = gate ? gate.idlenessAt(nowMs) : ({ rank: "stranger", sinceMs } as const);
+      if (idleness && (!first || givesWayBefore(idleness, first.idleness))) first = { socket, idleness };
+    }
+    if (!first) return;
+    const { gate } = this.#admitted.get(first.socket)!;
+    this.#admitted.delete(first.socket);
+    if (gate) gate.giveWay();
+    else first.socket.destroy();
   }
 
   #refusalFor(beyondShare: number, beyondCap: number): SmtpReply | undefined {
@@ -177,10 +206,15 @@ class SmtpServer<User> {
   #converse(socket: Socket, ready: Socket): void {
     const { localAddress, localPort, remoteAddress, remotePort } = socket;
     const gate = new SmtpGate(ready, this.#gateOptions, this.#gateEvents);
-    this.#admitted.set(socket, gate);
+    this.#admitted.get(socket)!.gate = gate;
     const ends = { localAddress, localPort, remoteAddress, remotePort };
     this.#library.connect(gate.libraryEnd as Socket, { id: gate.id, ...ends });
   }
+}
+
+function givesWayBefore(one: Idleness, other: Idleness): boolean {
+  const ranks = IDLE_RANKS.indexOf(one.rank) - IDLE_RANKS.indexOf(other.rank);
+  return ranks < 0 || (ranks === 0 && one.sinceMs < other.sinceMs);
 }
 
 /** The library speaks in clear with the gates, which see to TLS, to lines, to limits, and to who is idle. */

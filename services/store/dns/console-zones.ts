@@ -74,3 +74,16 @@ export async function findCompanyId(db: Db, resellerId: string, crmId: string): 
   const row = await db("companies").where({ reseller_id: resellerId, crm_id: crmId }).first("id");
   return row?.id;
 }
+
+/** Whether any of these domains is, or lies above or below, a zone of a company. */
+export async function hasZoneBy(db: Db, companyId: number, domains: readonly string[]): Promise<boolean> {
+  const rows = await queryRows(
+    db,
+    `select from zones z, unnest($2::text[]) as d (domain) where z.company_id = $1
+       and (right('.' || z.name, length(d.domain) + 1) = '.' || d.domain
+         or right('.' || d.domain, length(z.name) + 1) = '.' || z.name)
+     limit 1`,
+    [companyId, domains],
+  );
+  return rows.length > 0;
+}

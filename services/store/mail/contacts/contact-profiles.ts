@@ -5,7 +5,7 @@ import type { Result } from "../../../core/result.ts";
 import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 import { lockContactsAt } from "./contacts.ts";
-import { joinGroups } from "./groups.ts";
+import { findExcessGroups, joinGroups } from "./groups.ts";
 import { addMissingContacts } from "./recipients.ts";
 import { removeValidityRows } from "./suppressions.ts";
 import { takeOverListed } from "./taken-over.ts";
@@ -138,17 +138,19 @@ async function* contactPages<Row extends SummaryRow>(
 
 /**
  * Creates and updates contacts.
- * @param changes each address at most once; up to a few thousand
+ * @param given each address at most once; up to a few thousand
  * @param operation what an update is called; a creation is `created` where it is `modified`
  * @returns how many came into being, and the addresses of those that stay as they were: they would have too much of something
  */
 export async function saveContacts(
   db: Db,
   instanceId: number,
-  changes: readonly ContactChange[],
+  given: readonly ContactChange[],
   operation: "modified" | "imported",
 ): Promise<SavedContacts> {
   return db.transaction(async (transaction) => {
+    const crowded = await findCrowded(transaction, instanceId, given);
+    const changes = given.filter(({ address }) => !crowded.has(address.key));
     const created = await addMissingContacts(
       transaction,
       instanceId,
@@ -183,8 +185,20 @@ export async function saveContacts(
       instanceId,
       saved.flatMap(({ address, groups = [] }) => groups.map((group) => ({ emailKey: address.key, group }))),
     );
-    return { created: created.length - unmade, oversized };
+    return { created: created.length - unmade, oversized: new Map([...crowded, ...oversized]) };
   });
+}
+
+/** Those of the changes for whose new groups there is no room. */
+async function findCrowded(
+  db: Db,
+  instanceId: number,
+  changes: readonly ContactChange[],
+): Promise<ReadonlyMap<string, Oversized>> {
+  const names = changes.flatMap(({ groups = [] }) => groups);
+  const excess = await findExcessGroups(db, instanceId, names);
+  const crowded = changes.filter(({ groups = [] }) => groups.some((group) => excess.has(group)));
+  return new Map(crowded.map(({ address }) => [address.key, "instance-groups"]));
 }
 
 export interface SavedContacts {
@@ -209,7 +223,8 @@ export async function findOversized(
      ) as judged where oversized is not null`,
     [JSON.stringify(given), instanceId],
   );
-  return new Map(rows.map(({ emailKey, oversized }) => [emailKey, oversized]));
+  const crowded = await findCrowded(db, instanceId, changes);
+  return new Map([...crowded, ...rows.map(({ emailKey, oversized }) => [emailKey, oversized] as const)]);
 }
 
 interface OversizedRow {

@@ -1,7 +1,35 @@
+import { MOST_GROUPS } from "../../../core/mail/contact-input.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
 
-/** Makes groups of an instance; those that exist stay as they are. */
-export async function addGroups(db: Db, instanceId: number, names: readonly string[]): Promise<void> {
+/**
+ * Makes groups of an instance; those that exist stay as they are.
+ * @returns the names that are left out, in their order, as there would be too many
+ */
+export async function addGroups(db: Db, instanceId: number, names: readonly string[]): Promise<Set<string>> {
+  return db.transaction(async (transaction) => {
+    const excess = await findExcessGroups(transaction, instanceId, names);
+    await insertGroups(
+      transaction,
+      instanceId,
+      names.filter((name) => !excess.has(name)),
+    );
+    return excess;
+  });
+}
+
+/** Those of the names, in their order, for whose groups there is no room; in a transaction it stays so until that ends. */
+export async function findExcessGroups(db: Db, instanceId: number, names: readonly string[]): Promise<Set<string>> {
+  if ((await findMissingGroups(db, instanceId, names)).size === 0) return new Set();
+  // One after the other, so that each sees what those before it have added.
+  await queryRows(db, "select pg_advisory_xact_lock(hashtextextended('groups', $1))", [instanceId]);
+  const missing = await findMissingGroups(db, instanceId, names);
+  const [row] = await queryRows<{ count: number }>(db, "select count(*) as count from groups where instance_id = $1", [
+    instanceId,
+  ]);
+  return new Set([...missing].slice(Math.max(0, MOST_GROUPS - row!.count)));
+}
+
+async function insertGroups(db: Db, instanceId: number, names: readonly string[]): Promise<void> {
   // In the order of the names, so that two writers cannot wait for each other in a circle.
   await queryRows(
     db,
@@ -13,14 +41,14 @@ export async function addGroups(db: Db, instanceId: number, names: readonly stri
   );
 }
 
-/** Puts contacts into groups, which come into being where they must. */
+/** Puts contacts into groups, which come into being where they must: there is room for them. */
 export async function joinGroups(
   db: Db,
   instanceId: number,
   memberships: readonly { readonly emailKey: string; readonly group: string }[],
 ): Promise<void> {
   if (memberships.length === 0) return;
-  await addGroups(
+  await insertGroups(
     db,
     instanceId,
     memberships.map(({ group }) => group),
@@ -42,15 +70,25 @@ interface GroupSize {
   readonly contacts: number;
 }
 
-/** By name. */
-export async function listGroups(db: Db, instanceId: number): Promise<GroupSize[]> {
-  return queryRows(
-    db,
-    `select groups.name, count(contact_groups.contact_id)::int as contacts
-     from groups left join contact_groups on contact_groups.instance_id = groups.instance_id and contact_groups.group_id = groups.id
-     where groups.instance_id = $1 group by groups.id, groups.name order by lower(groups.name), groups.name`,
-    [instanceId],
-  );
+const GROUPS_PER_READ = 1_000;
+
+/** All of an instance by name, whatever its case. */
+export async function* streamGroups(db: Db, instanceId: number): AsyncGenerator<readonly GroupSize[]> {
+  let after = { key: "", id: 0 };
+  for (;;) {
+    const rows = await queryRows<GroupSize & { id: number; key: string }>(
+      db,
+      `select g.id, lower(g.name) as key, g.name, (
+         select count(*)::int from contact_groups m where m.instance_id = $1 and m.group_id = g.id) as contacts
+       from groups g where g.instance_id = $1 and (lower(g.name), g.id) > ($2, $3)
+       order by lower(g.name), g.id limit $4`,
+      [instanceId, after.key, after.id, GROUPS_PER_READ],
+    );
+    yield rows;
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < GROUPS_PER_READ) return;
+    after = last;
+  }
 }
 
 /**

@@ -53,7 +53,7 @@ async function open(
       maxRecipients: 10,
       collector: new MessageCollector("strict"),
       limitLoopback: true,
-      limits: { ...SMTP_LIMITS, drainMs: 500, checkEveryMs: 20, ...limits },
+      limits: { ...SMTP_LIMITS, drainMs: 500, checkEveryMs: 20, stalledMs: 600_000, ...limits },
       observe: (observation) => observed.push(observation),
     },
   );
@@ -235,13 +235,94 @@ describe("handshakes of implicit TLS that are not done yet count as connections"
     await expect.poll(() => new Client(address, true).firstHeard, { timeout: 60_000 }).toMatch(/^220 /);
   });
 
-  it("of all clients", async () => {
+  it("of all clients, and give way to others", async () => {
     const address = await listen("implicit", { connections: 3 });
-    const greeted = [new Client(address, true), new Client(address, true)];
-    await Promise.all(greeted.map((client) => client.converse()));
+    const sending = [new Client(address, true), new Client(address, true)];
+    await Promise.all(sending.map((client) => client.converse(...ENVELOPE, "DATA")));
     const silent = dialMany(address, 5);
-    await dropped(silent, 3);
-    for (const client of [...greeted, ...silent]) client.leave();
+    await dropped(silent, 4);
+    const greeted = new Client(address, true);
+    expect(await greeted.firstHeard).toMatch(/^220 /);
+    for (const client of [...sending, ...silent, greeted]) client.leave();
+  });
+});
+
+describe("where all places are taken, a new connection has that of the one that has been idle longest", () => {
+  const NO_ROOM = /\r\n421 4\.3\.2 too many connections, try again later\r\n$/;
+  const LOGIN = `AUTH PLAIN ${Buffer.from("\0user\0password").toString("base64")}`;
+  const END = "Subject: x\r\n\r\nx\r\n.";
+  const authenticate: SmtpHandlers<string>["authenticate"] = async () => ({ user: "user" });
+
+  it.each(KINDS)("none that sends its message (%s)", async (kind) => {
+    const dial = (address: string) => new Client(address, kind === "implicit");
+    const address = await listen(kind, { connections: 3 });
+    const sending = dial(address);
+    await sending.converse(...ENVELOPE, "DATA");
+    const idle = dial(address);
+    await idle.converse("EHLO a.test");
+    const used = dial(address);
+    await used.converse("EHLO a.test");
+    await idle.converse("NOOP");
+
+    const next = dial(address);
+    await next.converse("EHLO a.test");
+    expect(await used.closed).toMatch(NO_ROOM);
+    const last = dial(address);
+    await last.converse("EHLO a.test");
+    expect(await idle.closed).toMatch(NO_ROOM);
+    await sending.converse(END, "QUIT");
+    expect(await sending.closed).toMatch(/\r\n250 2\.6\.0 taken\r\n221 /);
+    await next.converse("QUIT");
+    await last.converse("QUIT");
+  });
+
+  it("and is refused while messages come over all", async () => {
+    const address = await listen("starttls", { connections: 2 });
+    const sending = [new Client(address), new Client(address)];
+    await Promise.all(sending.map((client) => client.converse(...ENVELOPE, "DATA")));
+    expect(await new Client(address).closed).toMatch(/^421 mx\.example\.org too many connections, try again later/);
+    await Promise.all(sending.map((client) => client.converse(END, "QUIT")));
+  });
+
+  it("one that left off in the middle of its message where there is no other", async () => {
+    const address = await listen("starttls", { connections: 1, stalledMs: 400 });
+    const stalled = new Client(address);
+    await stalled.converse(...ENVELOPE, "DATA");
+    await sleep(500);
+    const next = new Client(address);
+    await next.converse("EHLO a.test", "QUIT");
+    expect(await stalled.closed).toMatch(NO_ROOM);
+  });
+
+  it("those that have signed in last, also behind a TLS handshake in drips", async () => {
+    const { address } = await open("starttls", { connections: 3 }, { authenticate });
+    const signedIn = new Client(address);
+    await signedIn.converse("EHLO a.test", LOGIN);
+    const inHandshake = new Client(address);
+    await inHandshake.converse("EHLO a.test", "STARTTLS");
+    const stranger = new Client(address);
+    await stranger.converse("EHLO a.test");
+
+    const others = [new Client(address)];
+    await others[0]!.converse("EHLO a.test", LOGIN);
+    expect(await inHandshake.closed).toMatch(/\r\n220 [^\r]*\r\n$/);
+    others.push(new Client(address));
+    await others[1]!.converse("EHLO a.test", LOGIN);
+    expect(await stranger.closed).toMatch(NO_ROOM);
+
+    await signedIn.converse("NOOP");
+    others.push(new Client(address));
+    await others[2]!.converse("EHLO a.test", LOGIN);
+    expect(await others[0]!.closed).toMatch(NO_ROOM);
+    await Promise.all([signedIn, ...others.slice(1)].map((client) => client.converse("QUIT")));
+  });
+
+  it("and nobody gives way to one that is beyond its client's share", async () => {
+    const address = await listen("starttls", { connections: 2, connectionsPerSource: 2 });
+    const own = [new Client(address), new Client(address)];
+    await Promise.all(own.map((client) => client.converse("EHLO a.test")));
+    expect(await new Client(address).closed).toMatch(/^421 mx\.example\.org too many connections from your address/);
+    await Promise.all(own.map((client) => client.converse("QUIT")));
   });
 });
 

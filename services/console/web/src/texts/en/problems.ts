@@ -17,6 +17,7 @@ export const problems = {
     "reseller-unknown": "There is no such reseller, or it is not yours to see. Choose one beside the pages.",
     "no-such-company": "There is no such company, or it is not yours to see. Look in the list of companies.",
     "no-such-instance": "There is no such instance, or it is not yours to see. Choose one beside the pages.",
+    "no-instance-of-zones": "No instance of this name has a sender domain in the company's zones.",
     "no-such-user": "There is no such user. Somebody may have deleted it; reload the list.",
     "no-such-session": "This session has ended already. Load the list again.",
     "no-such-job": "There is no such job. Jobs are forgotten after 30 days.",
@@ -219,6 +220,8 @@ export const problems = {
     "recipients-fields-oversized":
       "The custom fields of these contacts take more than {mebibytes} MiB together: send to fewer at a time.",
     "campaigns-too-many": "An instance has {most} campaigns at most.",
+    "groups-full": "An instance has {most} groups at most.",
+    "filters-oversized": "An instance has {most} filters and {mebibytes} MiB of conditions at most.",
     "globals-oversized": "An instance has {most} global variables and {mebibytes} MiB of them at most.",
     "message-globals-oversized":
       "The message's global variables take more than {mebibytes} MiB together: shorten them.",

@@ -13,6 +13,7 @@ export const problems: Texts["problems"] = {
     "reseller-unknown": "No existe ese revendedor, o usted no puede verlo. Elija uno junto a las páginas.",
     "no-such-company": "No existe esa empresa, o usted no puede verla. Búsquela en la lista de empresas.",
     "no-such-instance": "No existe esa instancia, o usted no puede verla. Elija una junto a las páginas.",
+    "no-instance-of-zones": "Ninguna instancia de ese nombre tiene un dominio remitente en las zonas de la empresa.",
     "no-such-user": "No existe ese usuario. Quizás alguien lo borró; recargue la lista.",
     "no-such-session": "Esa sesión ya terminó. Recargue la lista.",
     "no-such-job": "No existe esa tarea. Las tareas se olvidan a los 30 días.",
@@ -251,6 +252,8 @@ export const problems: Texts["problems"] = {
     "recipients-fields-oversized":
       "Los campos propios de estos contactos ocupan más de {mebibytes} MiB en total: envíe a menos a la vez.",
     "campaigns-too-many": "Una instancia tiene como máximo {most} campañas.",
+    "groups-full": "Una instancia tiene como máximo {most} grupos.",
+    "filters-oversized": "Una instancia tiene como máximo {most} filtros y {mebibytes} MiB de condiciones.",
     "globals-oversized": "Una instancia tiene como máximo {most} variables globales y {mebibytes} MiB de ellas.",
     "message-globals-oversized":
       "Las variables globales del mensaje ocupan más de {mebibytes} MiB en total: acórtelas.",

@@ -1,8 +1,8 @@
-import type { Refusal } from "../core/refusal.ts";
-import { ok, type Result } from "../core/result.ts";
-import type { RawReply, Sharer } from "../platform/http/endpoint.ts";
-import type { StreamFor } from "../platform/http/stream-places.ts";
-import { streamedReply } from "../platform/http/streamed-reply.ts";
+import type { Refusal } from "../../core/refusal.ts";
+import { ok, type Result } from "../../core/result.ts";
+import type { RawReply, Sharer } from "./endpoint.ts";
+import type { StreamFor } from "./stream-places.ts";
+import { streamedReply } from "./streamed-reply.ts";
 
 /** JSON that is made as it is read. @param write makes texts of it; one at least */
 export async function replyJson(
@@ -14,6 +14,15 @@ export async function replyJson(
   return reply.ok ? ok(reply.value as RawReply) : reply;
 }
 
+/** The reply `{"<name>":[…]}`. @param readPages of items */
+export function replyItems<T>(
+  name: string,
+  readPages: () => AsyncIterable<readonly T[]>,
+  { sharer, holds }: StreamFor,
+): Promise<Result<RawReply, Refusal>> {
+  return replyJson(() => writeList("{", name, readPages(), (item) => item), sharer, holds);
+}
+
 /** The reply `{"status":"ok","<name>":[…]}`. @param readPages of items */
 export function replyList<T>(
   name: string,
@@ -21,15 +30,16 @@ export function replyList<T>(
   toJson: (item: T) => unknown,
   sharer: Sharer,
 ): Promise<Result<RawReply, Refusal>> {
-  return replyJson(() => writeList(name, readPages(), toJson), sharer);
+  return replyJson(() => writeList('{"status":"ok",', name, readPages(), toJson), sharer);
 }
 
 async function* writeList<T>(
+  start: string,
   name: string,
   pages: AsyncIterable<readonly T[]>,
   toJson: (item: T) => unknown,
 ): AsyncGenerator<string> {
-  yield '{"status":"ok",';
+  yield start;
   yield* jsonList(name, pages, toJson);
   yield "}";
 }
