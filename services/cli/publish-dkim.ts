@@ -43,6 +43,6 @@ async function findHostedTexts(db: Db, name: string): Promise<string[] | undefin
   const owner = parseDomainName(name);
   const zone = owner.ok ? await hostingZone({ db }, name) : undefined;
   if (!owner.ok || zone === undefined) return undefined;
-  const records = await readRecordsAt(db, zone.id, [owner.value]);
-  return records.filter(({ type }) => type === TYPE.TXT).map(({ rdata }) => joinedText(rdata));
+  const records = await readRecordsAt(db, zone.id, [owner.value], [TYPE.TXT]);
+  return records.map(({ rdata }) => joinedText(rdata));
 }

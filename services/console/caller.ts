@@ -1,6 +1,7 @@
 import type { Delegation } from "../core/delegation-token.ts";
 import type { Refusal } from "../core/refusal.ts";
 import { ok, type Result, refuse } from "../core/result.ts";
+import type { Sharer } from "../platform/http/endpoint.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import type { ConsoleScope } from "../store/console/console-scope.ts";
 import type { User, UserRole } from "../store/console/users.ts";
@@ -51,6 +52,12 @@ export async function visibleInstance(db: Db, caller: User, name: string): Promi
 /** Who heavy work about an instance is shared out by: all of its own users are one, and each operator is one. */
 export function sharerOf({ role, login }: User, instanceId: number): string {
   return role === "operator" ? `operator ${login}` : `instance ${instanceId}`;
+}
+
+/** The same about a reseller's zones: all users of a company are one, and so are all of the reseller's own. */
+export function zoneSharerOf({ role, login, scope }: User, resellerId: string): Sharer {
+  if (role === "operator") return { key: `operator ${login}`, group: `operator ${login}` };
+  return { key: `${role} ${scope}`, group: `reseller ${resellerId}` };
 }
 
 /** Whose zones a caller manages: all of a reseller's, or one company's. */

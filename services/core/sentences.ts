@@ -208,11 +208,13 @@ export const SENTENCES = {
   "pdns-too-much": "The {field} of a zone may take {most} octets together",
   "pdns-statistic": "Unknown statistic name",
   "pdns-search":
-    "record names and contents are searched in {most} zones at most: use object_type=zone, or narrow the key",
+    "record names and contents are searched in {most} zones at most, for some seconds: use object_type=zone, or narrow the key",
+  "pdns-search-long": "what is found has more than {most} characters: ask for less by q, object_type or max",
 
   "policy-empty-list": "an empty list lets nothing pass: leave it out",
   "policy-list-too-long": "at most {most} entries",
   "policy-too-many-labels": "at most {most} labels in all entries together",
+  "policy-too-long": "at most {most} octets in all parts of the policy together",
   "policy-no-type": "{text} is not a type of records",
   "policy-reads-alone": "with access read there are no verbs",
   "policy-whole-zones": "{verb} is for whole zones: leave out names and types",

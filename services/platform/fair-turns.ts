@@ -20,6 +20,15 @@ export interface TurnLimits {
 /** Does what waits for somebody else, while others have the place of this work. @returns with a place again */
 export type Aside = <T>(wait: () => Promise<T>) => Promise<T>;
 
+/** When work is refused that would wait. */
+export interface WaitingLimits {
+  /** Pieces of one client's work. */
+  readonly mostWaiting: number;
+  readonly retryAfterSeconds: number;
+  /** The client's; of one's own when absent. */
+  readonly group?: string;
+}
+
 interface Waiting {
   readonly group: string;
   proceed(): void;
@@ -80,14 +89,14 @@ export class FairTurns {
     }
   }
 
-  /** Does the work when it is the client's turn; refused where so many of the client's wait for theirs already. */
+  /** As {@link run}; refused where so many of the client's wait for their turn already. */
   async runOrRefuse<T>(
     client: string,
-    { mostWaiting, retryAfterSeconds }: { readonly mostWaiting: number; readonly retryAfterSeconds: number },
+    { mostWaiting, retryAfterSeconds, group = client }: WaitingLimits,
     work: () => Promise<Result<T, Refusal>>,
   ): Promise<Result<T, Refusal>> {
     if (this.waitingOf(client) >= mostWaiting) return refuse({ kind: "rate-limited", retryAfterSeconds });
-    return this.run(client, work);
+    return this.run(client, work, group);
   }
 
   /** Waits for the client's turn. @returns what ends it */

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { start as startDnsApi } from "../../services/dns-api/main.ts";
 import { type SignedIn, startConsole, type TestConsole } from "../support/console.ts";
 import { fillZone } from "../support/console-zones.ts";
+import { withTableHeld } from "../support/held-table.ts";
 
 // Records of a zone as the console's pages read them: any size, page by page, found by what is shown of them.
 let palomar: TestConsole;
@@ -98,6 +99,25 @@ test("of a large zone come page by page, in the order of the zone, each once", a
     Array.from({ length: 10 }, (_, digit) => hostLabel(2_990 + digit)),
   );
   expect(found.next).toBeNull();
+});
+
+test("of a zone larger than what is looked through at a time are found behind all others, and none of what is absent", async () => {
+  await addZone("wide.example.org");
+  await fillZone(palomar.database.db, "wide.example.org", 45_000);
+  expect(await allRecords("wide.example.org", { search: hostLabel(44_999) })).toHaveLength(1);
+  expect(await allRecords("wide.example.org", { search: "absent" })).toEqual([]);
+});
+
+test("are looked for in turn: many searches leave others their connections", async () => {
+  await addZone("held.example.org");
+  const { searches, neighbour } = await withTableHeld(palomar.database.url, "records", async () => {
+    const sent = Array.from({ length: 18 }, () => recordsOf("held.example.org", { search: "absent" }));
+    expect(await Promise.race(sent)).toMatchObject({ status: 429 });
+    return { searches: sent, neighbour: await palomar.users.two.call("GET", "/session") };
+  });
+  expect(neighbour.status).toBe(200);
+  const statuses = (await Promise.all(searches)).map(({ status }) => status);
+  expect(statuses.sort()).toEqual([...Array(17).fill(200), 429]);
 });
 
 const hostLabel = (index: number) => `host-${String(index).padStart(6, "0")}`;

@@ -4,10 +4,12 @@ import { TokenCallers } from "../../services/dns-api/token-callers.ts";
 import type { ServiceContext } from "../../services/platform/service.ts";
 import { addUser, deleteUser } from "../../services/store/console/users.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
+import { withAnswers } from "../support/answered-octets.ts";
 import {
   type Answer,
   KEY_RING,
   makeZone,
+  RESELLER_ONE,
   RESELLER_TWO,
   type RunningApi,
   startApiWithCompany,
@@ -52,6 +54,32 @@ describe("a token", () => {
     const past = new Date(api.clock.nowMs());
     expect(callers.admit({ caller, expiresAt: past }, "192.0.2.1")).toMatchObject({ ok: false });
     expect(callers.admit({ caller, expiresAt: null }, "192.0.2.1")).toMatchObject({ ok: true });
+  });
+
+  test("is listed among hundreds with long policies, a few at a time, each once", async () => {
+    const names = Array.from(
+      { length: 100 },
+      (_, index) => `${"a".repeat(60)}.${"b".repeat(60)}.n${index}.example.org`,
+    );
+    const policy = JSON.stringify({ access: "read", networks: null, zones: null, names, types: null, verbs: [] });
+    await api.database.db.raw(
+      `insert into dns_tokens (reseller_id, company_id, name, policy, made_by, created_at)
+       select 'one', c.id, 'many' || n, ?::jsonb, 'test', now() from companies c, generate_series(1, 120) n
+        where c.crm_id in ('acme', 'beta')`,
+      [policy],
+    );
+    const { value, largest } = await withAnswers(() => api.call("GET", "/api/v1/tokens", undefined, RESELLER_ONE));
+    expect(largest).toBeLessThan(2 ** 20);
+    const of = (crmId: string) => Array.from({ length: 120 }, (_, index) => `${crmId} many${index + 1}`);
+    const listed: { name: string; crm_id: string; names: string[] }[] = value.body.tokens;
+    const many = listed.filter(({ name }) => name.startsWith("many"));
+    expect(new Set(many.map(({ name, crm_id }) => `${crm_id} ${name}`))).toEqual(
+      new Set([...of("acme"), ...of("beta")]),
+    );
+    expect(many).toHaveLength(240);
+    expect(many[0]!.names).toEqual(names);
+    expect((await api.call("GET", "/api/v1/tokens", undefined, ACME)).body.tokens).toHaveLength(listed.length - 120);
+    await api.database.db.raw("delete from dns_tokens where name like 'many%'");
   });
 
   test("is shown once, listed without its secret, and named in the history", async () => {

@@ -22,6 +22,7 @@ import { readRecordsAt } from "../../services/store/dns/records.ts";
 import { addReseller } from "../../services/store/dns/resellers.ts";
 import { readHistory } from "../../services/store/dns/zone-history.ts";
 import { findAnyZone, type Zone } from "../../services/store/dns/zones.ts";
+import { withAnswers } from "../support/answered-octets.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addZoneOwner, nameOf, putZone, putZoneFile, SCOPE, SIGNER, suspendZone } from "../support/dns-server.ts";
 import { complaintsAbout } from "../support/dnssec.ts";
@@ -91,6 +92,16 @@ async function expectSound(domain: string): Promise<void> {
 }
 
 describe("a parent that is hosted here for the same company", () => {
+  it("is asked for what it has of the delegation alone, whatever else stands at that name", async () => {
+    const { child, parentName } = await putPair("heavy.example");
+    const other = (type: number) => `sub TYPE${type} \\# 30000 ${"41".repeat(30_000)}`;
+    await putZone(database, parentName, [...PARENT, ...Array.from({ length: 40 }, (_, index) => other(1_000 + index))]);
+    const { value, largest } = await withAnswers(() => readHostedDs(database.db, child.apex));
+    expect(value).toMatchObject({ records: [], authenticated: true });
+    expect(largest).toBeLessThan(10_000);
+    expect((await withAnswers(() => pass(child, 3 * HOUR))).value).toContain(parentName);
+  });
+
   it("has the first DS, follows a rollover, and loses it when it is not wanted any more", async () => {
     const { child, parentName } = await putPair("follow.example", { layout: "ksk-zsk" });
     expect(await dsTags(parentName)).toEqual([]);

@@ -1,7 +1,9 @@
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { withAnswers } from "../support/answered-octets.ts";
 import { callApi } from "../support/api-client.ts";
 import { RESELLER_ONE, type RunningApi, startApiWithCompany } from "../support/dns-api.ts";
+import { withTableHeld } from "../support/held-table.ts";
 
 let api: RunningApi;
 let made = 0;
@@ -13,6 +15,7 @@ beforeAll(async () => {
 afterAll(() => api.stop());
 
 const ACME = "acme-api-key-0001";
+const SAME = { name: "same", access: "write", tsig: "hmac-sha256" };
 const MAKER = { name: "maker", access: "write", verbs: ["create", "modify", "delete", "zone_create"] };
 
 async function pdns(method: string, path: string, body?: unknown, key: string | null = ACME) {
@@ -242,6 +245,67 @@ describe("PowerDNS's API", () => {
       status: 422,
       body: { error: expect.stringContaining("narrow the key") },
     });
+  });
+
+  test("a search shows no more than some megabytes", async () => {
+    const zone = await newZone();
+    const octets = `${"\\195\\169".repeat(127)}`;
+    const content = Array.from({ length: 240 }, () => `"${octets}"`).join(" ");
+    const names = Array.from({ length: 18 }, (_, index) => `long${index}.${zone}`);
+    for (const name of names) expect((await patch(zone, replace(name, "TXT", [content]))).status).toBe(204);
+    const search = (max: number) => pdns("GET", `/localhost/search-data?q=long*.${zone}&object_type=record&max=${max}`);
+    expect((await search(17)).body).toHaveLength(17);
+    expect(await search(18)).toMatchObject({ status: 422, body: { error: expect.stringContaining("ask for less") } });
+  });
+
+  test("searches take turns: those of one key leave the others their connections", async () => {
+    const zone = await newZone();
+    const search = () => pdns("GET", `/localhost/search-data?q=*absent*&object_type=record`);
+    const { searches, neighbour } = await withTableHeld(api.database.url, "records", async () => {
+      const sent = Array.from({ length: 18 }, search);
+      const refused = await Promise.race(sent);
+      expect(refused).toMatchObject({ status: 429, headers: { "retry-after": "2" } });
+      return { searches: sent, neighbour: await pdns("GET", `/localhost/zones?zone=${zone}`) };
+    });
+    expect(neighbour).toMatchObject({ status: 200, body: [{ name: zone }] });
+    const statuses = (await Promise.all(searches)).map(({ status }) => status);
+    expect(statuses.sort()).toEqual([...Array(17).fill(200), 429]);
+  });
+
+  test("a name with many types is read and shown a part at a time, each RRset whole", async () => {
+    const zone = await newZone();
+    const [name, hex] = [`many.${zone}`, "41".repeat(31_000)];
+    const types = Array.from({ length: 80 }, (_, index) => `TYPE${1_000 + index}`);
+    const two = [`\\# 31000 ${hex}`, `\\# 31000 ${hex.replace("41", "42")}`];
+    for (const some of [types.slice(0, 40), types.slice(40)]) {
+      expect((await patch(zone, ...some.map((type) => replace(name, type, two)))).status).toBe(204);
+    }
+    const path = `/localhost/zones/${zone}?rrset_name=${name}`;
+    const { value, largest } = await withAnswers(() => pdns("GET", path));
+    const shown: { type: string; records: object[] }[] = value.body.rrsets;
+    expect(shown.map(({ type, records }) => `${type} ${records.length}`)).toEqual(types.map((type) => `${type} 2`));
+    expect(largest).toBeLessThan(1.2 * 2 ** 20);
+  });
+
+  test("a reseller's key takes the TSIG key of a company away, and not its own token of the same name", async () => {
+    const reseller = RESELLER_ONE.key;
+    const make = (key: string) =>
+      callApi(
+        "POST",
+        `${api.url}/api/v1/token`,
+        { Authorization: key, Reseller: "one" },
+        { ...SAME, api: key === reseller },
+      );
+    const [own, ofCompany] = [await make(reseller), await make(ACME)];
+    expect([own.status, ofCompany.status]).toEqual([200, 200]);
+    const ids = async () =>
+      (await pdns("GET", "/localhost/tsigkeys", undefined, reseller)).body.map(({ name }: { name: string }) => name);
+    const [kept, gone] = [own.body.tsig.name, ofCompany.body.tsig.name];
+    expect(await ids()).toEqual(expect.arrayContaining([kept, gone]));
+    expect((await pdns("DELETE", `/localhost/tsigkeys/${gone}.`, undefined, reseller)).status).toBe(204);
+    expect((await pdns("GET", `/localhost/tsigkeys/${gone}.`, undefined, reseller)).status).toBe(404);
+    expect(await ids()).toContain(kept);
+    expect((await pdns("DELETE", `/localhost/tsigkeys/${kept}.`, undefined, reseller)).status).toBe(422);
   });
 
   test("keeps comments", async () => {

@@ -1,12 +1,12 @@
 import { type Command, Option } from "commander";
-import { readPolicy, showPolicy } from "../../core/dns/access-policy.ts";
+import { readPolicy } from "../../core/dns/access-policy.ts";
 import { POLICY_VERBS, type PolicyVerb } from "../../core/dns/policy-verbs.ts";
 import type { QuotaHolder } from "../../core/dns/quotas.ts";
 import { TSIG_ALGORITHMS } from "../../core/dns/tsig.ts";
 import { type MadeToken, makeToken, removeToken, rotateToken } from "../../operations/dns/tokens.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { findQuotaOwner, type QuotaOwner } from "../../store/dns/quota-settings.ts";
-import { type ListedToken, listTokens } from "../../store/dns/tokens.ts";
+import { type ListedToken, tokenPages } from "../../store/dns/tokens.ts";
 import { gather, orRefuse, readGrace } from "../input.ts";
 import { COMMAND_ACTOR, type CommandRuntime } from "../runtime.ts";
 
@@ -75,7 +75,9 @@ function registerList(token: Command, runtime: CommandRuntime): void {
     .action(async (resellerId: string, options: Whose) => {
       const tokens = await runtime.withDatabase(async ({ db }) => {
         const { owner } = await findOwner(runtime, db, resellerId, options);
-        return listTokens(db, owner);
+        const listed: ListedToken[] = [];
+        for await (const page of tokenPages(db, owner)) listed.push(...page);
+        return listed;
       });
       runtime.print(tokens.map(tokenJson), tokens.map(describe).join("\n"));
     });
@@ -139,14 +141,14 @@ function showMade(runtime: CommandRuntime, { listed, secret, tsig }: MadeToken):
 
 function tokenJson(token: ListedToken) {
   return {
-    ...{ name: token.name, crm_id: token.crmId, ...showPolicy(token.policy), api: token.hasSecret, tsig: token.tsig },
+    ...{ name: token.name, crm_id: token.crmId, ...token.policy, api: token.hasSecret, tsig: token.tsig },
     ...{ made_by: token.madeBy, created: token.createdAt, expires: token.expiresAt },
     ...{ last_used: token.lastUsedAt, last_used_from: token.lastUsedFrom },
   };
 }
 
 function describe({ name, crmId, policy, expiresAt, lastUsedAt }: ListedToken): string {
-  const { zones, names, types, verbs } = showPolicy(policy);
+  const { zones, names, types, verbs } = policy;
   const parts = [zones, names, types, verbs].map((part) => (part === null ? "all" : part?.join(",") || "read"));
   return [name, crmId ?? "-", ...parts, expiresAt?.toISOString() ?? "-", lastUsedAt?.toISOString() ?? "-"].join("\t");
 }

@@ -8,7 +8,7 @@ import { invalidField, unacceptable } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { hostPort } from "../../platform/config/config-values.ts";
 import { askDns, type WireAnswer } from "../../platform/lookups/dns-question.ts";
-import { readRecordsAt } from "../../store/dns/records.ts";
+import { readRecordsAt, recordPages } from "../../store/dns/records.ts";
 import { isInForbiddenZone } from "../../store/dns/transfer-access.ts";
 import { findZoneOf } from "../../store/dns/zone-names.ts";
 import { type AdminCaller, areaOf, ownZones } from "../caller.ts";
@@ -109,10 +109,12 @@ async function storedAt(
   const scope = await ownZones(db, caller);
   const zone = scope && (await findZoneOf(db, scope, name));
   if (!zone) return [];
-  const isApex = zone.apex.key === name.key;
-  const soa = isApex ? [soaRecord(zone.apex, zone.soa, zone.ttl)] : [];
-  const records: ResourceRecord[] = [...soa, ...(await readRecordsAt(db, zone.id, [name]))];
-  return records.filter((one) => type === TYPE.ANY || one.type === type || one.type === TYPE.CNAME);
+  const hasSoa = zone.apex.key === name.key && (type === TYPE.SOA || type === TYPE.ANY);
+  const soa = hasSoa ? [soaRecord(zone.apex, zone.soa, zone.ttl)] : [];
+  if (type !== TYPE.ANY) return [...soa, ...(await readRecordsAt(db, zone.id, [name], [type, TYPE.CNAME]))];
+  // Of a name with more than that no message has all.
+  for await (const page of recordPages(db, zone.id, name)) return [...soa, ...page];
+  return soa;
 }
 
 function showRecord({ owner, type, ttl, rdata }: ResourceRecord): z.input<typeof record> {

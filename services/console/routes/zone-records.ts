@@ -6,29 +6,37 @@ import { typeCode, typeMnemonic } from "../../core/dns/rr-types.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
+import { RecordSearches } from "../../operations/dns/record-searches.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { countRecordTypes, type RecordPlace, searchRecords } from "../../store/dns/console-records.ts";
 import { readFollowers } from "../../store/dns/followers.ts";
 import { findZone, type Zone } from "../../store/dns/zones.ts";
 import { countLeftOut } from "../../store/dns/zones-left-out.ts";
-import { type AdminCaller, areaOf, scopeOfManager, visibleZones } from "../caller.ts";
+import { type AdminCaller, areaOf, scopeOfManager, visibleZones, zoneSharerOf } from "../caller.ts";
 import type { ConsoleContext } from "../context.ts";
 import { readDomainName } from "../domain-name.ts";
-import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
+import { type ConsoleEndpoint, consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
 import { pageLimit, searchText } from "../schemas.ts";
+
+/** A search ends then with what it has, and goes on where it is asked to. */
+const LONGEST_MS = 3_000;
 
 const area = areaOf("reseller", "company");
 const zoneParam = z.object({ id: z.string(), domain: z.string() });
 
 /** A zone of any size: its records, found by name or value and by type, page by page; and whether it is published. */
-export const makeZoneRecordEndpoints: MakeConsoleEndpoints = (context) => [...search(context), ...counts(context)];
+export const makeZoneRecordEndpoints: MakeConsoleEndpoints = (context) => [
+  ...search(context, new RecordSearches()),
+  ...counts(context),
+];
 
-const search: MakeConsoleEndpoints = (context) => [
+const search = (context: ConsoleContext, searches: RecordSearches): readonly ConsoleEndpoint[] => [
   consoleEndpoint({
     method: "GET",
     path: "/resellers/:id/zones/:domain/records",
-    summary: "Records by any part of name or value, the SOA apart, in canonical order; go on after `next`",
+    summary:
+      "Records by any part of name or value, the SOA apart, in canonical order; a search that takes long ends early, with a `next`",
     authorise: area,
     params: zoneParam,
     fields: z.object({
@@ -60,22 +68,33 @@ const search: MakeConsoleEndpoints = (context) => [
       }
       const after = fields.after === undefined ? undefined : readPlace(fields.after);
       if (fields.after !== undefined && !after) return refuse(invalidField("after", "no-next"));
-      const found = await searchRecords(context.db, zone.value, {
-        ...{ text: fields.search, type, after, limit: fields.limit },
-      });
+      const look = async () =>
+        ok(
+          await searchRecords(context.db, zone.value, {
+            ...{ text: fields.search, type, after, limit: fields.limit, endsAtMs: performance.now() + LONGEST_MS },
+          }),
+        );
+      // Without a wish the next page is where the one before ended.
+      const isPlain = fields.search.trim() === "" && type === undefined;
+      const searched = await (isPlain ? look() : searches.run(zoneSharerOf(caller, params.id), look));
+      if (!searched.ok) return searched;
+      const found = searched.value;
       const derived = await derivedAmong(context.db, zone.value, found.records);
       return ok({
-        records: found.records.map(({ id, owner, type: code, ttl, rdata }) => {
-          const { prio, value } = splitPriority(code, rdata);
-          const name = formatRelative(owner, zone.value.apex);
-          const shown = { rr_id: id, name, type: typeMnemonic(code), ttl, rr_prio: prio, value };
-          return derived.has(id) ? { ...shown, derived: true as const } : shown;
+        records: found.records.map((record) => {
+          const shown = showRecord(record, zone.value);
+          return derived.has(record.id) ? { ...shown, derived: true as const } : shown;
         }),
         next: found.next ? showPlace(found.next) : null,
       });
     },
   }),
 ];
+
+function showRecord({ id, owner, type, ttl, rdata }: StoredRecord, { apex }: Zone) {
+  const { prio, value } = splitPriority(type, rdata);
+  return { rr_id: id, name: formatRelative(owner, apex), type: typeMnemonic(type), ttl, rr_prio: prio, value };
+}
 
 /** The ids of those records that an alias or a pool derives. */
 async function derivedAmong(db: Db, zone: Zone, records: readonly StoredRecord[]): Promise<ReadonlySet<number>> {

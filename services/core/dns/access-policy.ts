@@ -43,6 +43,9 @@ const MOST_ENTRIES = 100;
 /** Labels of all entries of one list, which are compared with all of another: twenty an entry where there are most of them. */
 const MOST_LABELS = 2_000;
 
+/** Octets of a policy as it is stored: lists of tokens show many. */
+const MOST_OCTETS = 16 * 1024;
+
 /** Refuses what is no policy, contradicts itself, or could never let anything pass. */
 export function readPolicy(text: PolicyText): Result<AccessPolicy, Refusal> {
   const policy = parsePolicy(text);
@@ -196,7 +199,12 @@ function readVerbs({ access, verbs }: PolicyText): Result<readonly PolicyVerb[],
 function findTooLong(policy: AccessPolicy): Refusal | undefined {
   const labelsOf = (patterns: readonly NamePattern[] | null) => patterns?.flat().length ?? 0;
   const field = (["zones", "names"] as const).find((list) => labelsOf(policy[list]) > MOST_LABELS);
-  return field && invalidField(field, "policy-too-many-labels", { most: MOST_LABELS });
+  if (field) return invalidField(field, "policy-too-many-labels", { most: MOST_LABELS });
+  const { names, ...others } = showPolicy(policy);
+  const octetsOf = (part: unknown) => Buffer.byteLength(JSON.stringify(part));
+  const [ofNames, ofOthers] = [octetsOf(names), octetsOf(others)];
+  if (ofNames + ofOthers <= MOST_OCTETS) return undefined;
+  return invalidField(ofNames > ofOthers ? "names" : "zones", "policy-too-long", { most: MOST_OCTETS });
 }
 
 /** What of a policy lets nothing pass. */

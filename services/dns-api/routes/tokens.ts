@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { type PolicyText, permissionsFor, readPolicy, showPolicy } from "../../core/dns/access-policy.ts";
+import { type PolicyText, permissionsFor, readPolicy } from "../../core/dns/access-policy.ts";
 import { POLICY_VERBS, RECORD_VERBS } from "../../core/dns/policy-verbs.ts";
 import { typeCode } from "../../core/dns/rr-types.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
@@ -12,11 +12,15 @@ import {
   type TokenMaker,
   tokenDoesNotExist,
 } from "../../operations/dns/tokens.ts";
+import type { RawReply } from "../../platform/http/endpoint.ts";
+import { streamedReply } from "../../platform/http/streamed-reply.ts";
+import type { Db } from "../../platform/postgres/db.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
-import { findQuotaOwner } from "../../store/dns/quota-settings.ts";
-import { findToken, type ListedToken, listTokens } from "../../store/dns/tokens.ts";
+import { findQuotaOwner, type QuotaOwner } from "../../store/dns/quota-settings.ts";
+import { findToken, type ListedToken, tokenPages } from "../../store/dns/tokens.ts";
 import { actorOf } from "../caller.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
+import { jsonListPieces } from "../json-list.ts";
 import { anyCrmId, nameText } from "../schemas.ts";
 import { absoluteName } from "../zone-target.ts";
 
@@ -102,9 +106,13 @@ const reading: MakeEndpoints = ({ db }) => [
     summary: "List tokens: a company's, or a reseller's with those of its companies",
     fields: ofCompany,
     reply: z.object({ tokens: z.array(tokenReply) }),
-    act: async ({ caller, fields }) => {
+    act: async ({ caller, sharer, fields }) => {
       const owner = await ownerOf(db, caller, fields.crm_id);
-      return owner.ok ? ok({ tokens: (await listTokens(db, owner.value)).map(showToken) }) : owner;
+      if (!owner.ok) return owner;
+      const makePieces = () => listPieces(db, owner.value);
+      const reply = await streamedReply("application/json", makePieces, { sharer, holds: "page" });
+      // There is always a piece.
+      return reply.ok ? ok(reply.value as RawReply) : reply;
     },
   }),
   dnsEndpoint("key", {
@@ -206,8 +214,14 @@ async function makerOf(
   return ok({ owner: owner.value, holder, actor: actorOf(caller), login: caller.login ?? null });
 }
 
+async function* listPieces(db: Db, owner: QuotaOwner): AsyncGenerator<string> {
+  yield '{"tokens":';
+  yield* jsonListPieces(tokenPages(db, owner), showToken);
+  yield "}";
+}
+
 function showToken(token: ListedToken): z.input<typeof tokenReply> {
-  const { access, networks, zones, names, types, verbs } = showPolicy(token.policy);
+  const { access, networks, zones, names, types, verbs } = token.policy;
   const copy = (list: readonly string[] | null | undefined) => (list ? [...list] : null);
   return {
     name: token.name,

@@ -10,7 +10,7 @@ import { ok } from "../../core/result.ts";
 import type { ParentDs } from "../../platform/lookups/ds-lookup.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import type { SigningState, StoredKey } from "../../store/dns/dnssec-keys.ts";
-import { readRecordsAt } from "../../store/dns/records.ts";
+import { readFewRdataAt, readRecordsAt } from "../../store/dns/records.ts";
 import { findWithParent } from "../../store/dns/zone-names.ts";
 import { findZone, lockZones, type Zone, zoneName } from "../../store/dns/zones.ts";
 import { inTransaction } from "../../store/transactions.ts";
@@ -38,10 +38,10 @@ export function publishDs(db: Db, target: SigningTarget): Promise<Zone | undefin
     const wanted = wantedDs(target.apex, state);
     const parent = wanted && (await findServedParent(transaction, target.apex));
     if (!wanted || !parent || (await isPresigned(transaction, parent))) return undefined;
-    const atCut = await readRecordsAt(transaction, parent.id, [target.apex]);
-    const atApex = await readRecordsAt(transaction, zone.id, [target.apex]);
+    const atCut = await readRecordsAt(transaction, parent.id, [target.apex], [TYPE.NS, TYPE.DS]);
+    const atApex = await readRecordsAt(transaction, zone.id, [target.apex], [TYPE.NS]);
     if (wanted.length > 0 && !isDelegatedTo(atCut, atApex)) return undefined;
-    const existing = atCut.filter((record) => pointsTo(state.keys, target.apex, record));
+    const existing = atCut.filter(({ type, rdata }) => type === TYPE.DS && pointsTo(state.keys, target.apex, rdata));
     return replaceDs(transaction, { target, parent }, existing, wanted);
   });
 }
@@ -64,7 +64,8 @@ export async function withdrawDs(
   const { keys } = found.value.state;
   const changed = await changeZone(transaction, parentTarget(apex, hosted.zone, signer), async (on) => {
     const zone = (await findZone(on, {}, hosted.zone.apex)) ?? hosted.zone;
-    const deleted = (await readRecordsAt(on, zone.id, [apex])).filter((record) => pointsTo(keys, apex, record));
+    const atCut = await readRecordsAt(on, zone.id, [apex], [TYPE.DS]);
+    const deleted = atCut.filter(({ rdata }) => pointsTo(keys, apex, rdata));
     if (deleted.length === 0) return ok({ zone, warnings: [] });
     const rows = { deletedIds: deleted.map(({ id }) => id), updated: [], created: [] };
     const version = nextVersion(zone, signer, deleted.length);
@@ -77,7 +78,7 @@ export async function withdrawDs(
 export async function readHostedDs(db: Db, apex: DomainName): Promise<ParentDs | undefined> {
   const parent = await findServedParent(db, apex);
   if (!parent) return undefined;
-  const records = (await readRecordsAt(db, parent.id, [apex])).filter(({ type }) => type === TYPE.DS);
+  const records = await readRecordsAt(db, parent.id, [apex], [TYPE.DS]);
   const ttlSeconds = Math.max(0, ...records.map(({ ttl }) => ttl));
   return { records: records.map(({ rdata }) => rdata), ttlSeconds, authenticated: true };
 }
@@ -120,8 +121,7 @@ function wantedDs(apex: DomainName, { keys, dsWanted }: SigningState): readonly 
 /** Whether a zone that is not signed here has signatures, which a change would not have. */
 async function isPresigned(db: Db, { id, apex, signed }: Zone): Promise<boolean> {
   if (signed) return false;
-  const atApex = await readRecordsAt(db, id, [apex]);
-  return atApex.some(({ type }) => DERIVED_TYPES.has(type));
+  return (await readFewRdataAt(db, [{ zoneId: id, name: apex }], [...DERIVED_TYPES], 1)).length > 0;
 }
 
 /**
@@ -135,9 +135,9 @@ function isDelegatedTo(atCut: readonly StoredRecord[], atApex: readonly StoredRe
   return delegated.length > 0 && delegated.every((server) => own.has(server));
 }
 
-/** Whether a record is the DS of one of a zone's keys. */
-function pointsTo(keys: readonly StoredKey[], apex: DomainName, { type, rdata }: StoredRecord): boolean {
-  return type === TYPE.DS && keys.some((key) => isDsOf(rdata, apex, dnskeyOf(key)));
+/** Whether a DS is of one of a zone's keys. */
+function pointsTo(keys: readonly StoredKey[], apex: DomainName, rdata: Uint8Array): boolean {
+  return keys.some((key) => isDsOf(rdata, apex, dnskeyOf(key)));
 }
 
 /** @param existing the DS of the zone's keys that the parent has */

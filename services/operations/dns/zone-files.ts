@@ -29,7 +29,7 @@ import type { Db } from "../../platform/postgres/db.ts";
 import { runInTurns } from "../../platform/turns.ts";
 import { readAllFollowers } from "../../store/dns/followers.ts";
 import { findQuotaOwner } from "../../store/dns/quota-settings.ts";
-import { readAllRecords, recordPages, wholeNames } from "../../store/dns/records.ts";
+import { readAllRecords, recordPages, wholeRrsets } from "../../store/dns/records.ts";
 import type { JournalColumns } from "../../store/dns/zone-changes.ts";
 import { readZoneUsage } from "../../store/dns/zone-usage.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
@@ -94,7 +94,7 @@ export async function* zoneFilePieces(db: Db, zone: Zone): AsyncGenerator<string
   const { apex, ttl } = zone;
   yield formatZoneFileHead({ apex, soa: soaRecord(apex, zone.soa, ttl), ttl });
   if (zone.hasFollowers) yield formatFollowers(await readAllFollowers(db, zone.id));
-  for await (const records of wholeNames(recordPages(db, zone.id))) yield formatRecordLines(records, apex);
+  for await (const records of wholeRrsets(recordPages(db, zone.id))) yield formatRecordLines(records, apex);
 }
 
 /**

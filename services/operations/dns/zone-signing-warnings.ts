@@ -22,7 +22,7 @@ export async function signingWarnings(
   asked: Pick<ZoneTarget, "scope" | "token">,
 ): Promise<Sentence[]> {
   const wildcards = await findWildcardNs(db, zone.id, MOST_NAMED + 1);
-  const atApex = await readRecordsAt(db, zone.id, [zone.apex]);
+  const atApex = await readRecordsAt(db, zone.id, [zone.apex], [TYPE.ZONEMD]);
   return [
     ...digestWarnings({ apex: zone.apex, signed: true }, zone.soa.serial, atApex),
     ...inBounds(wildcards.map((owner) => sentence("wildcard-ns", { owner: formatDomainName(owner) }))),
@@ -48,7 +48,8 @@ export async function warnOfDelegation(
   apex: DomainName,
   above: Pick<Zone, "id" | "apex" | "signed">,
 ): Promise<Sentence[]> {
-  const records = await readRecordsAt(db, above.id, [above.apex, ...withAncestors(apex, above.apex)]);
+  const names = [above.apex, ...withAncestors(apex, above.apex)];
+  const records = await readRecordsAt(db, above.id, names, [TYPE.NS, TYPE.DNSKEY]);
   const isSigned =
     above.signed || records.some(({ type, owner }) => type === TYPE.DNSKEY && sameName(owner, above.apex));
   const isCut = records.some(({ type, owner }) => type === TYPE.NS && !sameName(owner, above.apex));
@@ -72,8 +73,8 @@ async function warnOfChildren(
 ): Promise<Sentence[]> {
   const children = closestTo(await listZonesBelow(db, apex, MOST_LOOKED_AT)).filter(isKnown);
   const names = new Map(children.flatMap((child) => withAncestors(child.apex, apex)).map((name) => [name.key, name]));
-  const records = await readRecordsAt(db, id, [...names.values()]);
-  const cuts = new Set(records.filter(({ type }) => type === TYPE.NS).map(({ owner }) => owner.key));
+  const delegations = await readRecordsAt(db, id, [...names.values()], [TYPE.NS]);
+  const cuts = new Set(delegations.map(({ owner }) => owner.key));
   const isDelegated = (child: HostedZone) => withAncestors(child.apex, apex).some(({ key }) => cuts.has(key));
   return children.filter((child) => !isDelegated(child)).map((child) => notDelegated(child.apex, apex));
 }

@@ -1,5 +1,6 @@
 import { parseIpv4 } from "../../core/dns/ip-address.ts";
 import { type DomainName, formatDomainName, labelsOf, sameName } from "../../core/dns/name.ts";
+import { TYPE } from "../../core/dns/rr-types.ts";
 import { compareSerial, nextSerial, type SerialError } from "../../core/dns/serial.ts";
 import type { SoaRdata } from "../../core/dns/soa.ts";
 import { isHostName } from "../../core/dns/zone-checks.ts";
@@ -40,7 +41,7 @@ export function changeSoa(
     const { mname } = wanted.soa;
     const isNew = !sameName(mname, zone.soa.mname);
     const doubts = await warningsOf(on, zone, { changed: [], known: new Map(), ...(isNew ? { mname } : {}) });
-    const atApex = await readRecordsAt(on, zone.id, [zone.apex]);
+    const atApex = await readRecordsAt(on, zone.id, [zone.apex], [TYPE.RRSIG, TYPE.ZONEMD]);
     const warnings = [...doubts, ...outdatedWarnings(zone, serial.value, atApex)];
     const change = { soa: { ...wanted.soa, serial: serial.value }, ttl: wanted.ttl, ...NO_RECORDS };
     return ok({ zone, change, touchesSoa: true, warnings });

@@ -29,7 +29,7 @@ export async function hostingZone({ db }: { readonly db: Db }, domain: string): 
   const zone = name.ok ? await findZoneOf(db, {}, name.value) : undefined;
   if (!name.ok || zone === undefined) return undefined;
   const belowApex = withAncestors(name.value, zone.apex);
-  const isDelegated = (await readRecordsAt(db, zone.id, belowApex)).some(({ type }) => type === TYPE.NS);
+  const isDelegated = (await readRecordsAt(db, zone.id, belowApex, [TYPE.NS])).length > 0;
   return isDelegated ? undefined : zone;
 }
 

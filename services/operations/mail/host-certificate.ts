@@ -1,6 +1,6 @@
 import { X509Certificate } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseDomainName, sameName } from "../../core/dns/name.ts";
+import { parseDomainName } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import type { KeyRing } from "../../core/key-ring.ts";
 import type { SetupItem } from "../../core/mail/domain-setup/domain-setup.ts";
@@ -179,11 +179,8 @@ async function publish(
 async function withdraw({ db, write }: CertificateSurroundings, { zone, name, value }: Proof): Promise<void> {
   const owner = parseDomainName(`${name}.`);
   if (!owner.ok) return;
-  const records = await readRecordsAt(db, zone.id, [owner.value]);
-  const deletionIds = records
-    .filter((record) => sameName(record.owner, owner.value) && record.type === TYPE.TXT)
-    .filter(({ rdata }) => setupValue(TYPE.TXT, rdata) === value)
-    .map(({ id }) => id);
+  const records = await readRecordsAt(db, zone.id, [owner.value], [TYPE.TXT]);
+  const deletionIds = records.filter(({ rdata }) => setupValue(TYPE.TXT, rdata) === value).map(({ id }) => id);
   if (deletionIds.length === 0) return;
   const written = await write(zone, { creations: [], deletionIds, serial: undefined });
   if (!written.ok) throw new Error(`${name} cannot be taken away: ${written.error.kind}`);

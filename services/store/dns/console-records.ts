@@ -15,6 +15,8 @@ export interface RecordSearch {
   /** Only records that come after this place. */
   readonly after?: RecordPlace | undefined;
   readonly limit: number;
+  /** When to end with what was found by then, as of performance.now(). */
+  readonly endsAtMs: number;
 }
 
 /** Where a record stands in a zone: by name in canonical order, then by type and age. */
@@ -33,22 +35,31 @@ export interface FoundRecords {
 /** Rows that may match, read at once: more than a page, for some of them do not. */
 const CANDIDATES = 1_000;
 
+/** Rows that one statement looks for a text in, and octets of their data: some tenths of a second. */
+const PORTION_ROWS = 20_000;
+const PORTION_OCTETS = 4 * 2 ** 20;
+
 /**
  * The records of a zone whose name or value contains a text, in canonical order. The database leaves out what cannot
- * match, by the octets; what is left is judged as it is shown.
+ * match, by the octets, a portion of the zone at a time; what is left is judged as it is shown.
  */
 export async function searchRecords(db: Db, zone: Zone, search: RecordSearch): Promise<FoundRecords> {
   const wanted = search.text.trim().toLowerCase();
   const size = wanted === "" ? search.limit : Math.max(search.limit, CANDIDATES);
   const records: StoredRecord[] = [];
   let octets = 0;
-  let { after } = search;
-  for (;;) {
-    const values = new StatementValues(zone.id, after?.ownerKey ?? NO_OCTETS, after?.type ?? 0, after?.id ?? 0, size);
+  let { after = START } = search;
+  do {
+    const end: RecordPlace | undefined = wanted === "" ? undefined : await findPortionEnd(db, zone.id, after);
+    if (wanted !== "" && !end) return { records, next: undefined };
+    const values = new StatementValues(zone.id, after.ownerKey, after.type, after.id, size);
+    const upTo =
+      end && `and (owner_key, type, id) <= (${[end.ownerKey, end.type, end.id].map((part) => values.add(part))})`;
     const rows: PlacedRow[] = await queryRows<PlacedRow>(
       db,
       withinOctets(`select id, owner, type, ttl, rdata, owner_key from records
-        where zone_id = $1 and (owner_key, type, id) > ($2, $3, $4) ${candidatesOf(zone, wanted, search.type, values)}
+        where zone_id = $1 and (owner_key, type, id) > ($2, $3, $4) ${upTo ?? ""}
+          ${candidatesOf(zone, wanted, search.type, values)}
         order by owner_key, type, id limit $5`),
       values.all,
       { rowMode: "array" },
@@ -63,8 +74,34 @@ export async function searchRecords(db: Db, zone: Zone, search: RecordSearch): P
       if (records.length === search.limit || octets > PAGE_OCTETS) return { records, next: after };
     }
     const found = rows[0]?.[FOUND] ?? 0;
-    if (found < size && rows.length === found) return { records, next: undefined };
-  }
+    if (found < size && rows.length === found) {
+      if (!end) return { records, next: undefined };
+      after = end;
+    }
+  } while (performance.now() < search.endsAtMs);
+  return { records, next: after };
+}
+
+/** The last place of the portion that begins behind one; undefined where nothing comes. */
+async function findPortionEnd(
+  db: Db,
+  zoneId: number,
+  { ownerKey, type, id }: RecordPlace,
+): Promise<RecordPlace | undefined> {
+  const [end] = await queryRows<readonly [Buffer, number, number]>(
+    db,
+    `select owner_key, type, id from (
+        select owner_key, type, id,
+               sum(octet_length(rdata)) over (order by owner_key, type, id) - octet_length(rdata) as before
+          from (select owner_key, type, id, rdata from records
+                 where zone_id = $1 and (owner_key, type, id) > ($2, $3, $4)
+                 order by owner_key, type, id limit ${PORTION_ROWS}) portion
+      ) placed
+      where before <= ${PORTION_OCTETS} order by owner_key desc, type desc, id desc limit 1`,
+    [zoneId, ownerKey, type, id],
+    { name: "record-portion", rowMode: "array" },
+  );
+  return end && { ownerKey: end[0], type: end[1], id: end[2] };
 }
 
 /** How many records of each type a zone has, its SOA apart. */
@@ -76,7 +113,8 @@ export async function countRecordTypes(db: Db, zoneId: number): Promise<{ type: 
   );
 }
 
-const NO_OCTETS = Buffer.alloc(0);
+/** Before all records. */
+const START: RecordPlace = { ownerKey: Buffer.alloc(0), type: 0, id: 0 };
 
 /** Where a row says how many its page had. */
 const FOUND = 6;

@@ -38,17 +38,21 @@ export async function readAllRecords(db: Db, zoneId: number): Promise<StoredReco
   return records;
 }
 
-/** As {@link readAllRecords}, some at a time: all from one moment only if the handle sees one. */
-export async function* recordPages(db: Db, zoneId: number): AsyncGenerator<StoredRecord[]> {
+/**
+ * As {@link readAllRecords}, some at a time: all from one moment only if the handle sees one.
+ * @param name whose records alone are read; those of the whole zone when absent
+ */
+export async function* recordPages(db: Db, zoneId: number, name?: DomainName): AsyncGenerator<StoredRecord[]> {
   let after: RecordPlace = [Buffer.alloc(0), 0, 0];
+  const [ofName, key] = name ? ["and owner_key = $5", [nameSortKey(name.wire)]] : ["", []];
   let last: StoredRecord | undefined;
   for (;;) {
     const rows: PlacedRow[] = await queryRows<PlacedRow>(
       db,
       withinOctets(`select id, owner, type, ttl, rdata, owner_key from records
-        where zone_id = $1 and (owner_key, type, id) > ($2, $3, $4) order by owner_key, type, id limit ${PAGE}`),
-      [zoneId, ...after],
-      { name: "record-pages", rowMode: "array" },
+        where zone_id = $1 and (owner_key, type, id) > ($2, $3, $4) ${ofName} order by owner_key, type, id limit ${PAGE}`),
+      [zoneId, ...after, ...key],
+      { name: name ? "record-pages-at" : "record-pages", rowMode: "array" },
     );
     const page: StoredRecord[] = [];
     for (const [id, owner, type, ttl, rdata] of rows) {
@@ -69,26 +73,32 @@ export async function* recordPages(db: Db, zoneId: number): AsyncGenerator<Store
 type RecordPlace = readonly [ownerKey: Buffer, type: number, id: number];
 const NO_ROW: PlacedRow = [0, Buffer.alloc(0), 0, 0, Buffer.alloc(0), Buffer.alloc(0), 0];
 
-/** The same records in parts that hold whole names. */
-export async function* wholeNames(pages: AsyncIterable<StoredRecord[]>): AsyncGenerator<StoredRecord[]> {
+/** The same records in parts that hold whole RRsets: of one name there may be many. */
+export async function* wholeRrsets(pages: AsyncIterable<StoredRecord[]>): AsyncGenerator<StoredRecord[]> {
   let waiting: StoredRecord[] = [];
   for await (const page of pages) {
-    const lastOwner = page.at(-1)!.owner.key;
+    const last = page.at(-1)!;
     const records = [...waiting, ...page];
-    const start = records.findIndex(({ owner }) => owner.key === lastOwner);
+    const start = records.findIndex(({ owner, type }) => owner.key === last.owner.key && type === last.type);
     if (start > 0) yield records.slice(0, start);
     waiting = records.slice(start);
   }
   if (waiting.length > 0) yield waiting;
 }
 
-/** The records at these names. */
-export async function readRecordsAt(db: Db, zoneId: number, names: readonly DomainName[]): Promise<StoredRecord[]> {
+/** The records at these names. @param types of which alone they are read; a name may have megabytes of others */
+export async function readRecordsAt(
+  db: Db,
+  zoneId: number,
+  names: readonly DomainName[],
+  types?: Iterable<number>,
+): Promise<StoredRecord[]> {
   if (names.length === 0) return [];
+  const [ofTypes, wanted] = types ? ["and type = any($3::integer[])", [[...types]]] : ["", []];
   const rows = await queryRows<RecordRow>(
     db,
-    "select id, owner, type, ttl, rdata from records where zone_id = $1 and owner_key = any($2::bytea[])",
-    [zoneId, names.map((name) => nameSortKey(name.wire))],
+    `select id, owner, type, ttl, rdata from records where zone_id = $1 and owner_key = any($2::bytea[]) ${ofTypes}`,
+    [zoneId, names.map((name) => nameSortKey(name.wire)), ...wanted],
     { rowMode: "array" },
   );
   return rows.map(recordOf);

@@ -11,7 +11,8 @@ export interface ListedToken {
   readonly name: string;
   /** The company whose it is; null for the reseller's own. */
   readonly crmId: string | null;
-  readonly policy: AccessPolicy;
+  /** As it is stored, which is how `showPolicy` writes it. */
+  readonly policy: Required<PolicyText>;
   readonly madeBy: string;
   readonly createdAt: Date;
   readonly expiresAt: Date | null;
@@ -56,16 +57,47 @@ export async function insertToken(db: Db, token: NewToken): Promise<number | und
   }
 }
 
+/** Tokens of one statement: a policy may have some kilobytes. */
+const PAGE = 50;
+
 /** The tokens of an owner by name: a company's own; a reseller's with those of all its companies, or of one. */
-export async function listTokens(db: Db, { resellerId, companyId }: QuotaOwner): Promise<ListedToken[]> {
-  const rows = await queryRows<TokenRow>(
+export async function* tokenPages(db: Db, owner: QuotaOwner): AsyncGenerator<readonly ListedToken[]> {
+  for (let last: ListedToken | undefined; ; ) {
+    const rows: TokenRow[] = await queryRows<TokenRow>(
+      db,
+      `select ${TOKEN_COLUMNS} where ${OF_OWNER} and (coalesce(c.crm_id, ''), t.name) > ($3, $4)
+        order by coalesce(c.crm_id, ''), t.name limit ${PAGE}`,
+      [...ownerValues(owner), last?.crmId ?? "", last?.name ?? ""],
+    );
+    const page = rows.map(listedToken);
+    yield page;
+    if (page.length < PAGE) return;
+    last = page.at(-1);
+  }
+}
+
+/** A token's TSIG key, and whether the token is good for more. */
+export interface TokenKey extends NonNullable<ListedToken["tsig"]> {
+  readonly tokenId: number;
+  readonly tokenName: string;
+  readonly hasSecret: boolean;
+}
+
+/** The TSIG keys of an owner's tokens by their names, or the one of a name. */
+export async function listTokenKeys(db: Db, owner: QuotaOwner, name?: string): Promise<TokenKey[]> {
+  return queryRows<TokenKey>(
     db,
-    `select ${TOKEN_COLUMNS} where t.reseller_id = $1 and t.company_id = coalesce($2, t.company_id)
-      or t.reseller_id = $3 and t.company_id is null and $4::bigint is null
-      order by c.crm_id nulls first, t.name`,
-    [resellerId, companyId ?? null, resellerId, companyId ?? null],
+    `select k.name, k.algorithm, t.id as "tokenId", t.name as "tokenName", t.token_hash is not null as "hasSecret"
+       from dns_tokens t join tsig_keys k on k.token_id = t.id
+      where ${OF_OWNER} and k.name = coalesce($3, k.name) order by k.name`,
+    [...ownerValues(owner), name ?? null],
   );
-  return rows.map(listedToken);
+}
+
+const OF_OWNER = "t.reseller_id = $1 and ($2::bigint is null or t.company_id = $2)";
+
+function ownerValues({ resellerId, companyId }: QuotaOwner) {
+  return [resellerId, companyId ?? null];
 }
 
 /** The token of this name that is the owner's own. */
@@ -164,7 +196,7 @@ interface TokenRow {
   readonly id: number;
   readonly name: string;
   readonly crm_id: string | null;
-  readonly policy: PolicyText;
+  readonly policy: Required<PolicyText>;
   readonly made_by: string;
   readonly created_at: Date;
   readonly expires_at: Date | null;
@@ -195,7 +227,7 @@ function listedToken(row: TokenRow): ListedToken {
     id: row.id,
     name: row.name,
     crmId: row.crm_id,
-    policy: storedPolicy(row),
+    policy: row.policy,
     madeBy: row.made_by,
     createdAt: row.created_at,
     expiresAt: row.expires_at,
@@ -207,7 +239,7 @@ function listedToken(row: TokenRow): ListedToken {
 }
 
 /** @throws when it is none: the store is corrupt */
-function storedPolicy({ name, policy }: Pick<TokenRow, "name" | "policy">): AccessPolicy {
+function storedPolicy({ name, policy }: Pick<CallerRow, "name" | "policy">): AccessPolicy {
   const read = parsePolicy(policy);
   if (!read.ok) throw new Error(`the stored policy of token ${name} is none: ${sentenceOf(read.error).message}`);
   return read.value;

@@ -6,11 +6,10 @@ import { TYPE } from "../../../core/dns/rr-types.ts";
 import { notFound, type Refusal, unacceptable } from "../../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../../core/result.ts";
 import { showDs } from "../../../operations/dns/signing-json.ts";
-import { removeToken } from "../../../operations/dns/tokens.ts";
 import { findSignedZone, type SignedZone } from "../../../operations/dns/zone-signing-state.ts";
 import { enableSigning } from "../../../operations/dns/zone-signing-switch.ts";
 import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
-import { listTokens } from "../../../store/dns/tokens.ts";
+import { deleteToken, listTokenKeys } from "../../../store/dns/tokens.ts";
 import { scopeOf } from "../../caller.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
 import { askParentBefore, changeSigningOf, stopSigning } from "../../signing-changes.ts";
@@ -173,8 +172,7 @@ const tsigKeys: MakeEndpoints = ({ db }) => [
     path: "/localhost/tsigkeys",
     summary: "The TSIG keys of tokens, without their secrets, which are shown once",
     reply: z.array(tsigJson),
-    act: async ({ caller }) =>
-      ok((await listTokens(db, scopeOf(caller))).flatMap(({ tsig }) => (tsig ? [showTsig(tsig)] : []))),
+    act: async ({ caller }) => ok((await listTokenKeys(db, scopeOf(caller))).map(showTsig)),
   }),
   dnsEndpoint("key", {
     method: "GET",
@@ -184,8 +182,8 @@ const tsigKeys: MakeEndpoints = ({ db }) => [
     reply: tsigJson,
     act: async ({ caller, params: { key_id } }) => {
       const name = key_id.replace(/\.$/, "");
-      const owner = (await listTokens(db, scopeOf(caller))).find(({ tsig }) => tsig?.name === name);
-      return owner?.tsig ? ok(showTsig(owner.tsig)) : refuse(noSuchKey(name));
+      const [key] = await listTokenKeys(db, scopeOf(caller), name);
+      return key ? ok(showTsig(key)) : refuse(noSuchKey(name));
     },
   }),
   dnsEndpoint("key", {
@@ -204,12 +202,12 @@ const tsigKeys: MakeEndpoints = ({ db }) => [
     ...NOTHING,
     act: async ({ caller, params: { key_id } }) => {
       const name = key_id.replace(/\.$/, "");
-      const token = (await listTokens(db, scopeOf(caller))).find(({ tsig }) => tsig?.name === name);
-      if (!token) return refuse(noSuchKey(name));
-      if (token.hasSecret)
-        return refuse(noMeaning("this", `the key goes with its token: DELETE /api/v1/token/${token.name}`));
-      const removed = await removeToken(db, scopeOf(caller), token.name);
-      return removed.ok ? ok(undefined) : removed;
+      const [key] = await listTokenKeys(db, scopeOf(caller), name);
+      if (!key) return refuse(noSuchKey(name));
+      if (key.hasSecret)
+        return refuse(noMeaning("this", `the key goes with its token: DELETE /api/v1/token/${key.tokenName}`));
+      await deleteToken(db, key.tokenId);
+      return ok(undefined);
     },
   }),
 ];

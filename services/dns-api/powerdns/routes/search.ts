@@ -2,8 +2,11 @@ import { z } from "zod";
 import { coversZone } from "../../../core/dns/access-policy.ts";
 import { typeMnemonic } from "../../../core/dns/rr-types.ts";
 import { mayRead } from "../../../core/dns/token.ts";
-import { unacceptable } from "../../../core/refusal.ts";
-import { ok, refuse } from "../../../core/result.ts";
+import { type Refusal, unacceptable } from "../../../core/refusal.ts";
+import { ok, type Result, refuse } from "../../../core/result.ts";
+import { RecordSearches } from "../../../operations/dns/record-searches.ts";
+import type { StreamFor } from "../../../platform/http/stream-places.ts";
+import { streamedReply } from "../../../platform/http/streamed-reply.ts";
 import type { Db } from "../../../platform/postgres/db.ts";
 import { type FoundRecords, searchRecords } from "../../../store/dns/console-records.ts";
 import { escapeLike } from "../../../store/dns/console-zones.ts";
@@ -11,7 +14,8 @@ import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
 import { listPowerdnsZones, type PowerdnsZone, readComments } from "../../../store/dns/powerdns-zones.ts";
 import type { ListPosition } from "../../../store/dns/zones.ts";
 import { scopeOf } from "../../caller.ts";
-import { dnsEndpoint, type MakeEndpoints } from "../../context.ts";
+import { type DnsEndpoint, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
+import { jsonListPieces } from "../../json-list.ts";
 import { canonical, contentOf, soaOfZone, zoneId } from "../zone-json.ts";
 
 /** In so many zones records are searched: each is a query. */
@@ -19,6 +23,10 @@ const MOST_SEARCHED = 500;
 const MOST_FOUND = 1_000;
 /** And so many records in all. */
 const MOST_LOOKED_AT = 200_000;
+/** Characters of names and contents that are shown: a thousand records may have 256 million. */
+const MOST_SHOWN = 4 * 2 ** 20;
+/** A search that takes longer is given up. */
+const LONGEST_MS = 10_000;
 /** Characters that may be compared in vain, of all: some tenths of a second. */
 const MOST_STEPS = 50_000_000;
 
@@ -47,10 +55,14 @@ interface Budget {
   records: number;
   /** Comparisons of characters. */
   steps: number;
+  /** As of performance.now(). */
+  readonly endsAtMs: number;
 }
 
 /** What names, contents and remarks are found by. */
-export const makePowerdnsSearchEndpoints: MakeEndpoints = ({ db }) => [
+export const makePowerdnsSearchEndpoints: MakeEndpoints = ({ db }) => searchEndpoints(db, new RecordSearches());
+
+const searchEndpoints = (db: Db, searches: RecordSearches): readonly DnsEndpoint[] => [
   dnsEndpoint("read", {
     method: "GET",
     path: "/localhost/search-data",
@@ -61,21 +73,40 @@ export const makePowerdnsSearchEndpoints: MakeEndpoints = ({ db }) => [
       object_type: z.enum(["all", ...KINDS]).default("all"),
     }),
     reply: z.array(found),
-    act: async ({ caller, fields: { q, max, object_type } }) => {
-      const kinds = object_type === "all" ? KINDS : [object_type];
-      const results: Found[] = [];
-      const ofZones = object_type === "zone" ? { like: likeOf(q), most: max } : undefined;
-      const budget = { records: MOST_LOOKED_AT, steps: MOST_STEPS };
-      const isMatch = matcherOf(q, budget);
-      for await (const one of findAll(db, caller, { kinds, ofZones, pieces: piecesOf(q), isMatch, budget })) {
-        if (one === "too-much") return refuse(unacceptable("pdns-search", { most: MOST_SEARCHED }));
-        results.push(one);
-        if (results.length === max) break;
-      }
-      return ok(results);
-    },
+    act: ({ caller, sharer, fields }) =>
+      searches.run(sharer, async () => {
+        const found = await gather(db, caller, fields);
+        if (!found.ok) return found;
+        const makePieces = () => jsonListPieces(found.value, (one) => one);
+        // All is found by now, and others would wait with it.
+        const whose: StreamFor = { sharer, holds: "memory" };
+        const reply = await streamedReply("application/json", makePieces, whose, { patienceMs: 0 });
+        return reply.ok ? ok(reply.value ?? []) : reply;
+      }),
   }),
 ];
+
+/** What is found, each by itself. Refuses what would be too much to look through or to show. */
+async function gather(
+  db: Db,
+  caller: DnsCaller,
+  { q, max, object_type: wanted }: { readonly q: string; readonly max: number; readonly object_type: Kind | "all" },
+): Promise<Result<readonly [Found][], Refusal>> {
+  const kinds = wanted === "all" ? KINDS : [wanted];
+  const ofZones = wanted === "zone" ? { like: likeOf(q), most: max } : undefined;
+  const budget = { records: MOST_LOOKED_AT, steps: MOST_STEPS, endsAtMs: performance.now() + LONGEST_MS };
+  const isMatch = matcherOf(q, budget);
+  const results: [Found][] = [];
+  let shown = 0;
+  for await (const one of findAll(db, caller, { kinds, ofZones, pieces: piecesOf(q), isMatch, budget })) {
+    if (one === "too-much") return refuse(unacceptable("pdns-search", { most: MOST_SEARCHED }));
+    shown += one.name.length + (one.content?.length ?? 0);
+    if (shown > MOST_SHOWN) return refuse(unacceptable("pdns-search-long", { most: MOST_SHOWN }));
+    results.push([one]);
+    if (results.length === max) break;
+  }
+  return ok(results);
+}
 
 async function* findAll(db: Db, caller: DnsCaller, search: Search): AsyncGenerator<Found | "too-much"> {
   let searched = 0;
@@ -112,7 +143,9 @@ async function* findInZone(
   const [text = ""] = pieces.filter((piece) => !zone.includes(piece.toLowerCase()));
   for (let page: FoundRecords | undefined; kinds.includes("record"); ) {
     const isFirst: boolean = page === undefined;
-    page = await searchRecords(db, found.zone, { text, limit: MOST_FOUND, after: page?.next });
+    page = await searchRecords(db, found.zone, {
+      ...{ text, limit: MOST_FOUND, after: page?.next, endsAtMs: budget.endsAtMs },
+    });
     budget.records -= page.records.length;
     for (const record of isFirst ? [soaOfZone(found), ...page.records] : page.records) {
       if (!mayRead(token, record)) continue;
@@ -130,8 +163,8 @@ async function* findInZone(
   }
 }
 
-function isSpent({ records, steps }: Budget): boolean {
-  return records <= 0 || steps <= 0;
+function isSpent({ records, steps, endsAtMs }: Budget): boolean {
+  return records <= 0 || steps <= 0 || performance.now() >= endsAtMs;
 }
 
 /** Whether a whole text is as a pattern has it, case and a final dot aside. */

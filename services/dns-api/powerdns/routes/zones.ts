@@ -25,10 +25,11 @@ import {
   setPowerdnsSettings,
   setSerialType,
 } from "../../../store/dns/powerdns-zones.ts";
-import { readRecordsAt, recordPages, wholeNames } from "../../../store/dns/records.ts";
+import { recordPages, wholeRrsets } from "../../../store/dns/records.ts";
 import { findZone, type ListPosition, type Zone, zoneDoesNotExist } from "../../../store/dns/zones.ts";
 import { scopeOf } from "../../caller.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
+import { jsonListPieces } from "../../json-list.ts";
 import { weightOfJson } from "../../large-work.ts";
 import { askParentBefore, changeSigningOf, stopSigning } from "../../signing-changes.ts";
 import { replyFromZone } from "../../zone-reply.ts";
@@ -83,28 +84,22 @@ const listing: MakeEndpoints = ({ db }) => [
         const isCovered = !caller.token || coversZone(caller.token.policy, apex.value);
         return ok(found && isCovered ? [showListedZone(found, withDnssec)] : []);
       }
-      const makePieces = () => listPieces(db, caller, withDnssec);
+      const makePieces = () => jsonListPieces(listPages(db, caller), (zone) => showListedZone(zone, withDnssec));
       const reply = await streamedReply("application/json", makePieces, { sharer, holds: "memory" });
       return reply.ok ? ok(reply.value ?? []) : reply;
     },
   }),
 ];
 
-async function* listPieces(db: Db, caller: DnsCaller, withDnssec: boolean): AsyncGenerator<string> {
-  let separator = "[";
+async function* listPages(db: Db, caller: DnsCaller): AsyncGenerator<readonly PowerdnsZone[]> {
   for (let after: ListPosition; ; ) {
     const page: Awaited<ReturnType<typeof listPowerdnsZones>> = await listPowerdnsZones(db, scopeOf(caller), {
       ...{ after, limit: LIST_PAGE },
     });
-    const seen = page.zones.filter(({ zone }) => !caller.token || coversZone(caller.token.policy, zone.apex));
-    if (seen.length > 0) {
-      yield separator + seen.map((zone) => JSON.stringify(showListedZone(zone, withDnssec))).join(",");
-      separator = ",";
-    }
-    if (page.next === undefined) break;
+    yield page.zones.filter(({ zone }) => !caller.token || coversZone(caller.token.policy, zone.apex));
+    if (page.next === undefined) return;
     after = page.next;
   }
-  yield separator === "[" ? "[]" : "]";
 }
 
 const zoneQuery = z.object({
@@ -212,11 +207,8 @@ async function* rrsetPages(
     (type === undefined || record.type === type) &&
     mayRead(token, record);
   yield rrsetsOf([soaOfZone(found)].filter(isAsked), comments);
-  if (name) {
-    yield rrsetsOf((await readRecordsAt(snapshot, zone.id, [name.value])).filter(isAsked), comments);
-    return;
-  }
-  for await (const page of wholeNames(recordPages(snapshot, zone.id))) yield rrsetsOf(page.filter(isAsked), comments);
+  const pages = recordPages(snapshot, zone.id, name?.value);
+  for await (const page of wholeRrsets(pages)) yield rrsetsOf(page.filter(isAsked), comments);
 }
 
 const making: MakeEndpoints = (context) => [

@@ -145,6 +145,16 @@ describe("policies", () => {
 
   const hundred = (entry: (number: number) => string) => Array.from({ length: 100 }, (_, number) => entry(number));
 
+  it("takes what has sixteen kilobytes at most, and reads what was stored with more", () => {
+    const text = (labels: number): PolicyText => ({
+      access: "write",
+      names: hundred((n) => `${`${"a".repeat(60)}.`.repeat(labels)}n${n}`),
+    });
+    expect(refusal(text(2))).toBeUndefined();
+    expect(refusal(text(3))).toBe("invalid field: names: at most 16384 octets in all parts of the policy together");
+    expect(parsePolicy(text(3)).ok).toBe(true);
+  });
+
   it.each<[string, PolicyText, string | undefined]>([
     [
       "long names of as many zones",

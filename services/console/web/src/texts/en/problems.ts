@@ -359,6 +359,7 @@ export const problems = {
     "policy-empty-list": "an empty list lets nothing pass",
     "policy-list-too-long": "at most {most} entries",
     "policy-too-many-labels": "at most {most} labels in all entries together",
+    "policy-too-long": "at most {most} octets in all parts of the policy together",
     "policy-no-type": "{text} is not a type of records",
     "policy-reads-alone": "a token for reading has no verbs",
     "policy-whole-zones": "{verb} is for whole zones: leave out names and types",

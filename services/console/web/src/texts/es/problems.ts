@@ -149,7 +149,8 @@ export const problems: Texts["problems"] = {
     "pdns-too-much": "«{field}» de una zona puede ocupar {most} octetos en total.",
     "pdns-statistic": "No hay una estadística con ese nombre.",
     "pdns-search":
-      "Los registros se buscan en {most} zonas como mucho: use object_type=zone, o una clave de menos zonas.",
+      "Los registros se buscan en {most} zonas como mucho, durante unos segundos: use object_type=zone, o una clave de menos zonas.",
+    "pdns-search-long": "Lo encontrado tiene más de {most} caracteres: pida menos con q, object_type o max.",
     "tsig-key-exists": "Ya hay una clave {name}. Elija otro nombre.",
     "token-unknown": "El token {name} ya no existe. Vuelva a cargar la página.",
     "token-exists": "Ya hay un token {name}. Elija otro nombre.",
@@ -462,6 +463,7 @@ export const problems: Texts["problems"] = {
     "policy-empty-list": "una lista vacía no deja pasar nada",
     "policy-list-too-long": "como mucho {most} entradas",
     "policy-too-many-labels": "como mucho {most} etiquetas en todas las entradas juntas",
+    "policy-too-long": "como mucho {most} octetos en todas las partes de la política juntas",
     "policy-no-type": "{text} no es un tipo de registros",
     "policy-reads-alone": "un token de lectura no tiene verbos",
     "policy-whole-zones": "{verb} es para zonas enteras: deje sin llenar nombres y tipos",
