@@ -197,7 +197,7 @@ test("events of one moment are listed in the order in which they were stored, by
       }
     }),
   );
-  const events = await listContactEvents(api.db, numid);
+  const events = await listContactEvents(api.db, api.north.id, numid);
   expect(events.map(({ kind }) => kind)).toEqual(kinds);
 });
 

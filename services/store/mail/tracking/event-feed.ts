@@ -54,12 +54,8 @@ export async function keepForStreams(db: Db, instanceId: number): Promise<void> 
 
 /** Forgets what was to be told where nobody listens any more. */
 export async function closeUnheardFeed(transaction: Transaction, instanceId: number): Promise<void> {
-  await queryRows(
-    transaction,
-    `delete from webhook_events where instance_id = $1
-       and not exists (select 1 from webhook_instances where instance_id = $1)`,
-    [instanceId],
-  );
+  if (await isHeard(transaction, instanceId)) return;
+  await queryRows(transaction, "delete from webhook_events where instance_id = $1", [instanceId]);
 }
 
 /**
