@@ -13,10 +13,11 @@ import { listHeldContent } from "../../services/store/mail/guard/content-verdict
 import { readRefusals } from "../../services/store/mail/inbound/wordings.ts";
 import { listInstances } from "../../services/store/mail/instances/instances.ts";
 import { MachineAway, setAway } from "../../services/store/mail/machines.ts";
-import { putOffReports } from "../../services/store/mail/queue/delivery-reports.ts";
+import { purgeReportCounts, putOffReports } from "../../services/store/mail/queue/delivery-reports.ts";
 import { putOffWork } from "../../services/store/mail/queue/mail-work.ts";
 import { listDestinationQueues } from "../../services/store/mail/queue/queue-destinations.ts";
 import { extendLeases, wakePartitions } from "../../services/store/mail/queue/queue-leases.ts";
+import { tidyFeeds } from "../../services/store/mail/tracking/event-feed.ts";
 import { leaseWebhook, removeOldWebhookBatches, removeWebhook } from "../../services/store/mail/tracking/webhooks.ts";
 import { listUnopened } from "../../services/store/sealed-columns.ts";
 import { countHeldInstances, readStatus } from "../../services/store/status.ts";
@@ -197,6 +198,8 @@ describe.skipIf(!hasCitus)(`Citus${why}`, () => {
     const keyRing = KeyRing.ofSecret("a secret for tests only");
     await leaseWebhook(db, keyRing, { workerId: "00000000-0000-4000-8000-000000000001", leaseSeconds: 1 });
     await removeOldWebhookBatches(db);
+    await tidyFeeds(db);
+    await purgeReportCounts(db);
     await foldEventCounts(db);
     await readStatus(db);
     await countHeldInstances(db);

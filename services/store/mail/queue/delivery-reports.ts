@@ -250,7 +250,7 @@ export async function countReport(
 
 /** Forgets counts that no longer matter. */
 export async function purgeReportCounts(db: Db): Promise<void> {
-  await queryRows(db, "delete from report_counts where hour < now() - interval '2 hours'");
+  await queryRows(db, `delete from report_counts where hour < now() - interval '2 hours' and ${onPresent(db)}`);
 }
 
 /** The beginning of a submitted message, as much as is brought back of it. */
