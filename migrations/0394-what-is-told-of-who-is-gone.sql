@@ -48,9 +48,16 @@ update console_audit set scope_role = 'reseller', scope = split_part(scope, '/',
 update console_jobs set scope_role = 'reseller', scope = split_part(scope, '/', 1)
  where scope_role = 'company' and not exists (select from companies c where c.reseller_id || '/' || c.crm_id = scope);
 
-update console_audit set scope_role = 'operator', scope = null
- where scope_role = 'reseller' and not exists (select from resellers r where r.id = scope)
-    or scope_role = 'instance' and not exists (select from instances i where i.name = scope);
-update console_jobs set scope_role = 'operator', scope = null
- where scope_role = 'reseller' and not exists (select from resellers r where r.id = scope)
-    or scope_role = 'instance' and not exists (select from instances i where i.name = scope);
+-- Names are read first: a Citus whose tables are spread has an update that reads instances go to a machine without these tables.
+do $$
+declare
+  names constant text[] := array(select name from instances);
+begin
+  update console_audit set scope_role = 'operator', scope = null
+   where scope_role = 'reseller' and not exists (select from resellers r where r.id = scope)
+      or scope_role = 'instance' and scope <> all (names);
+  update console_jobs set scope_role = 'operator', scope = null
+   where scope_role = 'reseller' and not exists (select from resellers r where r.id = scope)
+      or scope_role = 'instance' and scope <> all (names);
+end
+$$;

@@ -3,6 +3,7 @@ import { ok, type Result, refuse } from "../core/result.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import { inSpan } from "../platform/observability/tracing.ts";
+import { isDatabaseAway } from "../platform/postgres/db.ts";
 import type { SmtpFailure } from "../platform/smtp/client.ts";
 import type { DueDelivery, LeasedPartition } from "../store/mail/queue/queue-leases.ts";
 import { type Attempt, GIVEN_BACK, PUT_OFF, PUT_OFF_SECONDS, type PutOff } from "./attempt.ts";
@@ -169,11 +170,15 @@ export class MessageSender {
     );
   }
 
-  /** What cannot be composed is no fault of the recipient: it is put off, and the operator told. */
+  /**
+   * What cannot be composed is no fault of the recipient: it is put off, and the operator told. Where the database is away the
+   * partition is given back, as nothing is known of the message.
+   */
   async #unlessBroken<T>(delivery: DueDelivery, make: () => Promise<T>): Promise<Result<T, AttemptResult>> {
     try {
       return ok(await make());
     } catch (error) {
+      if (isDatabaseAway(error)) throw error;
       this.#way.forgetPath();
       this.#tools.observe({ kind: "message-not-composed", level: "error", deliveryId: delivery.id, err: error });
       const reply = { code: 451, enhancedStatus: "4.3.0", lines: ["the message could not be composed"] } as const;

@@ -1,5 +1,6 @@
 import { type Db, queryRows } from "../platform/postgres/db.ts";
 import { listHeldInstances } from "./mail/guard/holds.ts";
+import { onPresent } from "./mail/machines.ts";
 import { listLongestWaits } from "./mail/pace/source-paces.ts";
 import { listHeldDestinations } from "./mail/queue/queue-destinations.ts";
 
@@ -133,7 +134,7 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
       db,
       `select case when state = 'ready' and (instance_id = any($1::bigint[]) or destination = any($2::text[])) then 'held'
               else state end as state, count(*)::int
-         from partitions where state <> 'finished' group by 1`,
+         from partitions where state <> 'finished' and ${onPresent(db)} group by 1`,
       holds,
     ),
     queryRows<{ count: number; oldest: number }>(
@@ -143,12 +144,12 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
              join deliveries on deliveries.instance_id = partitions.instance_id and deliveries.partition_id = partitions.id
                and deliveries.state = 'queued'
              join messages on messages.instance_id = partitions.instance_id and messages.id = partitions.message_id
-             where partitions.state <> 'finished' group by messages.id, messages.created_at) as unfinished`,
+             where partitions.state <> 'finished' and ${onPresent(db, "partitions.instance_id")} group by messages.id, messages.created_at) as unfinished`,
     ),
     queryRows<{ seconds: number }>(
       db,
       `select coalesce(extract(epoch from now() - min(greatest(due_at, modified_at))), 0)::int as seconds
-         from partitions where state = 'ready'
+         from partitions where state = 'ready' and ${onPresent(db)}
           and destination not in (select destination from destination_backoffs where until > now())
           and instance_id <> all($1::bigint[]) and destination <> all($2::text[])`,
       holds,
@@ -190,7 +191,7 @@ export async function readQueueStatus(db: Db): Promise<QueueStatus> {
 async function readHolds(db: Db): Promise<[instanceIds: number[], destinations: string[]]> {
   const instances = queryRows<{ instance_id: number }>(
     db,
-    "select instance_id from instance_guards where held_at is not null",
+    `select instance_id from instance_guards where held_at is not null and ${onPresent(db)}`,
   );
   return [(await instances).map(({ instance_id }) => instance_id), await listHeldDestinations(db)];
 }
@@ -203,14 +204,14 @@ export async function readOutcomeStatus(db: Db, minutes: number): Promise<Outcom
   const since = "now() - make_interval(mins => $1)";
   const counts = (statement: string) => queryRows<{ count: number }>(db, statement, [minutes]);
   const settled = (table: string) =>
-    counts(`select coalesce(sum(tried), 0)::int as count from ${table} where minute > ${since}`);
+    counts(`select coalesce(sum(tried), 0)::int as count from ${table} where minute > ${since} and ${onPresent(db)}`);
   const [folded, unfolded, putOff] = await Promise.all([
     settled("outcome_counts"),
     settled("outcome_deltas"),
     counts(
       `select count(*)::int from (select 1 from partitions p
          join deliveries d on d.instance_id = p.instance_id and d.partition_id = p.id and d.state = 'queued' and d.attempts > 0
-        where p.state = 'deferred' and p.paced_by is null and p.modified_at > ${since} limit ${MOST_PUT_OFF}) deferred`,
+        where p.state = 'deferred' and p.paced_by is null and p.modified_at > ${since} and ${onPresent(db, "p.instance_id")} limit ${MOST_PUT_OFF}) deferred`,
     ),
   ]);
   return { minutes, settled: folded[0]!.count + unfolded[0]!.count, putOff: putOff[0]!.count };
@@ -273,7 +274,7 @@ export async function countHeldInstances(db: Db): Promise<{ readonly guard: numb
   const [row] = await queryRows<{ guard: number; operator: number }>(
     db,
     `select count(*) filter (where held_by = 'guard')::int as guard, count(*) filter (where held_by <> 'guard')::int as operator
-       from instance_guards where held_at is not null`,
+       from instance_guards where held_at is not null and ${onPresent(db)}`,
   );
   return row!;
 }

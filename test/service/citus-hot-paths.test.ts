@@ -1,11 +1,30 @@
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, inject, test, vi } from "vitest";
+import { KeyRing } from "../../services/core/key-ring.ts";
 import { storeTouches } from "../../services/operations/mail/tracking-events.ts";
+import { openListenConnection } from "../../services/platform/postgres/db.ts";
+import { authenticateCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
+import { foldEventCounts } from "../../services/store/mail/events/event-counts.ts";
+import { listContactEvents, readEventPage } from "../../services/store/mail/events/event-pages.ts";
 import { prepareEventMonths } from "../../services/store/mail/events/event-partitions.ts";
+import { recordEvents } from "../../services/store/mail/events/events.ts";
+import { findMessagesByTerms } from "../../services/store/mail/explorer/look-ups.ts";
+import { listHeldContent } from "../../services/store/mail/guard/content-verdicts.ts";
+import { readRefusals } from "../../services/store/mail/inbound/wordings.ts";
+import { listInstances } from "../../services/store/mail/instances/instances.ts";
+import { MachineAway, setAway } from "../../services/store/mail/machines.ts";
+import { purgeReportCounts, putOffReports } from "../../services/store/mail/queue/delivery-reports.ts";
 import { putOffWork } from "../../services/store/mail/queue/mail-work.ts";
+import { listDestinationQueues } from "../../services/store/mail/queue/queue-destinations.ts";
 import { extendLeases, wakePartitions } from "../../services/store/mail/queue/queue-leases.ts";
+import { tidyFeeds } from "../../services/store/mail/tracking/event-feed.ts";
+import { leaseWebhook, removeOldWebhookBatches, removeWebhook } from "../../services/store/mail/tracking/webhooks.ts";
+import { listUnopened } from "../../services/store/sealed-columns.ts";
+import { countHeldInstances, readStatus } from "../../services/store/status.ts";
+import { nodeOf } from "../support/citus-nodes.ts";
 import {
   accept,
+  addSender,
   database,
   eventually,
   instanceId,
@@ -52,6 +71,7 @@ describe.skipIf(!hasCitus)(`Citus${why}`, () => {
     const client = new pg.Client({ connectionString: database.url });
     await client.connect();
     try {
+      await client.query("set citus.explain_all_tasks to on");
       const found = new Set<string>();
       for (const { text, values } of statements) {
         const explained = await client.query({ text: `explain ${text}`, values, rowMode: "array" }).then(
@@ -124,6 +144,75 @@ describe.skipIf(!hasCitus)(`Citus${why}`, () => {
     await putOffWork(database.db, [instanceId]);
     expect(asked.length).toBeGreaterThanOrEqual(4);
     expect(await wide(asked)).toEqual([]);
+  });
+
+  test("pages of events, a contact's events, and logins of submission ask one shard", async () => {
+    const { db } = database;
+    const [campaign] = await db("campaigns").insert({ ...{ instance_id: instanceId, type: "normal", name: "c" } }, [
+      "numid",
+    ]);
+    const { numid } = campaign;
+    const [{ id }] = await db("contacts").insert(
+      { instance_id: instanceId, email: "c@d.example.net", email_key: "c@d.example.net" },
+      ["id"],
+    );
+    await recordEvents(db, [{ instanceId, at: new Date(), kind: "viewed", contactId: id, campaignNumid: numid }]);
+    const { name } = await db("instances").where({ id: instanceId }).first("name");
+    asked.length = 0;
+    const until = new Date(Date.now() + 60_000);
+    const period = { from: new Date(Date.now() - 60_000), until };
+    const page = await readEventPage(db, instanceId, period, { skip: 0, take: 10 });
+    expect(page.events).toMatchObject([{ email: "c@d.example.net", campaignName: "c" }]);
+    expect(await listContactEvents(db, instanceId, id)).toHaveLength(1);
+    for (const login of [name, "nobody"]) {
+      expect(await authenticateCampaign(db, login, numid, Buffer.from("key"))).toBeUndefined();
+    }
+    expect(saying("from events", "from page", "from campaigns").length).toBeGreaterThanOrEqual(4);
+    expect(await wide(asked)).toEqual([]);
+  });
+
+  test("removing a webhook, putting reports off and looking words up ask one shard", async () => {
+    const { db } = database;
+    await db("webhooks").insert({ instance_id: instanceId, name: "w", url: "https://example.org", secret_sealed: "s" });
+    asked.length = 0;
+    await removeWebhook(db, instanceId, "w");
+    const request = { mailFrom: "sender@example.org" } as never;
+    await db.transaction((transaction) =>
+      putOffReports(transaction, { instanceId, request }, { seconds: 60, since: new Date(0) }),
+    );
+    await findMessagesByTerms(db, instanceId, ["12345"], 10);
+    expect(saying("terms @>").length).toBe(1);
+    expect(saying("delete from webhook_events", "with chosen as").length).toBe(2);
+    expect(await wide(asked)).toEqual([]);
+  });
+
+  test("looks for something ask no machine that is away", async () => {
+    const { db, url } = database;
+    const away = await nodeOf(db, instanceId);
+    for (let n = 0, here = true; here; n += 1)
+      here = (await nodeOf(db, await addSender(`other${n}`, `o${n}.example.org`))).port === away.port;
+    const client = await openListenConnection(url, "test");
+    await setAway(db, client, [away]);
+    await client.end();
+    asked.length = 0;
+    const keyRing = KeyRing.ofSecret("a secret for tests only");
+    await leaseWebhook(db, keyRing, { workerId: "00000000-0000-4000-8000-000000000001", leaseSeconds: 1 });
+    await removeOldWebhookBatches(db);
+    await tidyFeeds(db);
+    await purgeReportCounts(db);
+    await foldEventCounts(db);
+    await readStatus(db);
+    await countHeldInstances(db);
+    await listHeldContent(db, null, 10);
+    await listUnopened(db, keyRing);
+    await listDestinationQueues(db, 10);
+    await readRefusals(db, 10);
+    expect((await listInstances(db)).map(({ id }) => id).sort()).toEqual(
+      await db("instances").orderBy("id").pluck("id"),
+    );
+    await expect(authenticateCampaign(db, "test", 1, Buffer.from("key"))).rejects.toThrow(MachineAway);
+    expect(asked.length).toBeGreaterThan(15);
+    expect(await wide(asked, new RegExp(`port=${away.port} `))).toEqual([]);
   });
 
   test("touches find their instance with one look-up, and store what follows on one shard", async () => {

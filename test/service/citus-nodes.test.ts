@@ -2,6 +2,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeEach, describe, expect, inject, test } from "vitest";
+import { registerInstanceCommand } from "../../services/cli/commands/instance.ts";
+import { describeMissingMachines } from "../../services/cli/missing-machines.ts";
+import { hashApiKey } from "../../services/core/api-key.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { CampaignRunner } from "../../services/delivery/campaign-runner.ts";
 import { ContentScanner } from "../../services/operations/mail/content-scan.ts";
@@ -15,12 +18,16 @@ import { type Db, openDb, openListenConnection, queryRows } from "../../services
 import { StatementsUnderWay } from "../../services/platform/postgres/statements-under-way.ts";
 import { ensureAttemptWeeks } from "../../services/store/mail/attempts/attempt-weeks.ts";
 import { saveCampaignMessage, scheduleCampaign } from "../../services/store/mail/campaigns/campaign-sends.ts";
-import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
+import { addCampaign, authenticateCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
 import { EVENT_KINDS } from "../../services/store/mail/events/event-kinds.ts";
 import { prepareEventMonths } from "../../services/store/mail/events/event-partitions.ts";
+import { MachineAway } from "../../services/store/mail/machines.ts";
+import { addWebhook, leaseWebhook } from "../../services/store/mail/tracking/webhooks.ts";
+import { readStatus } from "../../services/store/status.ts";
 import { EventWriter } from "../../services/tracking/event-writer.ts";
 import { Spool } from "../../services/tracking/spool.ts";
 import { MortalNode, moveInstance, nodeOf } from "../support/citus-nodes.ts";
+import { runCommand } from "../support/command.ts";
 import {
   accept,
   addSender,
@@ -207,6 +214,65 @@ async function untilOpened(instanceId: number, openings: number): Promise<void> 
     (ids) => ids.length === openings,
   );
 }
+
+describe.skipIf(!canDie)(`while a machine is away${whyNotKilled}`, () => {
+  beforeEach(addSenders);
+
+  test("others sign in, webhooks go on, and lists and commands say what waits", async () => {
+    const { db, url } = database;
+    const names = async (ids: readonly number[]) => db("instances").whereIn("id", ids).orderBy("name").pluck("name");
+    const dead = await nodeOf(db, there[0]!);
+    const all: number[] = await db("instances").pluck("id");
+    const waiting: number[] = [];
+    for (const id of all) if ((await nodeOf(db, id)).port === dead.port) waiting.push(id);
+    const logins = [];
+    for (const [id] of [here, there]) {
+      const unsaid = { sender: "", senderName: "", subject: "", subjectUri: "", replyTo: "", url: "", charset: "" };
+      const campaign = { instanceId: id!, type: "api", name: "c", unsubscribe: null, ...unsaid } as const;
+      const { numid, apikey } = await addCampaign(db, KEY_RING, campaign);
+      logins.push([(await names([id!]))[0], numid, hashApiKey(KEY_RING, "campaign", apikey!)] as const);
+      const webhook = {
+        name: "w",
+        url: "https://example.org/",
+        kinds: null,
+        campaigns: null,
+        condition: null,
+        isFull: false,
+      };
+      await addWebhook(db, KEY_RING, id!, webhook);
+      await db("webhook_batches").insert({
+        instance_id: id,
+        webhook: "w",
+        body: "{}",
+        events: 1,
+        give_up_at: new Date(),
+      });
+    }
+    const config = loadConfig({ DATABASE_URL: url, PALOMAR_SECRET: "0".repeat(48) });
+    if (!config.ok) throw new Error(config.error.join());
+    const node = await MortalNode.find(url, dead);
+    node.kill();
+    try {
+      const asking = openDb(url, { connections: 4, name: "test" });
+      stops.push(() => asking.destroy());
+      const said = `1 of 2 machines is away: its instances wait: ${(await names(waiting)).join(", ")}`;
+      expect(await describeMissingMachines(asking, config.value)).toBe(said);
+      const command = { db: asking, keyRing: KEY_RING, config: config.value };
+      const { lines } = await runCommand(registerInstanceCommand, command, ["instance", "list"]);
+      expect(lines).toHaveLength(all.length);
+      expect((await readStatus(asking)).held).toEqual([]);
+      const [present, absent] = logins;
+      expect(await authenticateCampaign(asking, ...present!)).toMatchObject({ instanceId: here[0] });
+      expect(await authenticateCampaign(asking, "nobody", 1, Buffer.from("key"))).toBeUndefined();
+      await expect(authenticateCampaign(asking, ...absent!)).rejects.toThrow(MachineAway);
+      const lease = { workerId: "00000000-0000-4000-8000-000000000001", leaseSeconds: 60 };
+      expect(await leaseWebhook(asking, KEY_RING, lease)).toMatchObject({ instanceId: here[0] });
+      expect(await leaseWebhook(asking, KEY_RING, lease)).toBeUndefined();
+    } finally {
+      await node.restart();
+    }
+  });
+});
 
 describe.skipIf(!canDie).each(["dies", "hangs"])(`a machine that %s${whyNotKilled}`, (fate) => {
   beforeEach(addSenders);

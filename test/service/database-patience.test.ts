@@ -191,6 +191,20 @@ test("a migration takes its time, and is named with the place where the server r
   }
 });
 
+test("a migration that was mended is taken for what a database has of it from before", async () => {
+  const other = await createTestDatabase(1);
+  const note = (checksum: string) =>
+    other.db("schema_migrations").where({ name: "0394-what-is-told-of-who-is-gone.sql" }).update({ checksum });
+  try {
+    await note("d5");
+    await expect(migrate(other.db)).rejects.toThrow("was changed after it was applied");
+    await note("077aa1816bafa062aa65c6d4f892103607ae716672b7edf3fdf9d232610b4715");
+    expect(await migrate(other.db)).toEqual([]);
+  } finally {
+    await other.drop();
+  }
+});
+
 test.each(["SQL_ASCII", "LATIN1"])("a database in %s is left as it is", async (encoding) => {
   const name = `test_${randomBytes(6).toString("hex")}`;
   await database.db.raw(

@@ -1,6 +1,7 @@
 import type { AddressInfo } from "node:net";
 import { createServer, type Server } from "node:net";
 import { describe, expect, test } from "vitest";
+import { openDb } from "../../services/platform/postgres/db.ts";
 import { createTestDatabase } from "../support/database.ts";
 import {
   accept,
@@ -44,6 +45,26 @@ describe("faults", () => {
     );
     await blocker.commit();
     answers[1]!();
+    await untilSent(eeid);
+  });
+
+  test("a message that the database does not let us compose is given back, and no attempt is noted", async () => {
+    const far = await sink();
+    const url = new URL(database.url);
+    url.searchParams.set("options", "-c lock_timeout=200");
+    const db = openDb(url.href, { connections: 5, name: "test" });
+    stops.push(() => db.destroy());
+    const eeid = await accept(["one@a.example.net"]);
+    const blocker = await database.db.transaction();
+    stops.push(() => blocker.isCompleted() || blocker.commit());
+    await blocker.raw("lock table instance_domains in access exclusive mode");
+    run(makeWorker(routes({ "a.example.net": far.port }), {}, [1], { db }));
+    await eventually(
+      () => database.db("partitions").where({ eeid, state: "deferred" }),
+      (putOff) => putOff.length === 1,
+    );
+    expect(await database.db("deliveries").pluck("attempts")).toEqual([0]);
+    await blocker.commit();
     await untilSent(eeid);
   });
 

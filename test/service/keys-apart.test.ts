@@ -1,7 +1,7 @@
 import { createHmac, randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { hashSessionToken } from "../../services/console/session-cookie.ts";
 import { hashApiKey } from "../../services/core/api-key.ts";
 import { DELEGATION_SCHEME, type Delegation, makeDelegationToken } from "../../services/core/delegation-token.ts";
@@ -263,6 +263,10 @@ const READ_SEALED: Readonly<Record<string, readonly string[]>> = {
   "campaigns.apikey_sealed": ["submission", "delivery", "bounce", "tracking", "console"],
   "zone_keys.private_key_sealed": ["console"],
   "mailboxes.password_sealed": ["console"],
+  // What a role reads through a view, a Citus asks the tables for in its name.
+  ...(inject("citusWorkers").length > 0 && {
+    "webhooks.secret_sealed": ["mail-api", "submission", "delivery", "bounce"],
+  }),
 };
 
 it("what a service has no key for, its role may not read sealed either, but for what is told here", async () => {

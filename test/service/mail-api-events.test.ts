@@ -14,7 +14,7 @@ import { findDelivery } from "../../services/store/mail/queue/deliveries.ts";
 import { removeMessages } from "../../services/store/mail/sends/message-retention.ts";
 import { eachThrown } from "../support/each-thrown.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
-import { listWaiting, queuedDeliveries } from "../support/spread-tables.ts";
+import { changeTriggers, listWaiting, queuedDeliveries } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
 
 let api: TestMailApi;
@@ -197,7 +197,7 @@ test("events of one moment are listed in the order in which they were stored, by
       }
     }),
   );
-  const events = await listContactEvents(api.db, numid);
+  const events = await listContactEvents(api.db, api.north.id, numid);
   expect(events.map(({ kind }) => kind)).toEqual(kinds);
 });
 
@@ -330,15 +330,17 @@ describe("retention", () => {
       event("2024-01-01T00:00:00Z"),
       event("2024-01-01T00:00:00Z", "sent", { instanceId: api.south.id }),
     ]);
-    await api.db.raw(
-      `create function keep_events() returns trigger language plpgsql as $$ begin raise 'kept'; end $$;
-       create trigger kept before delete on events for each row when (old.instance_id = ${api.north.id}) execute function keep_events()`,
+    await changeTriggers(
+      api.db,
+      "create function keep_events() returns trigger language plpgsql as $$ begin raise 'kept'; end $$",
+      `create trigger kept before delete on events for each row when (old.instance_id = ${api.north.id}) execute function keep_events()`,
     );
     const failed: number[] = [];
     await applyRetention(api.db, new Date("2025-02-15T12:00:00Z"), new EachByItself<number>((id) => failed.push(id)));
     expect(failed).toEqual([api.north.id]);
     expect(await api.db("events").where({ instance_id: api.south.id }).where("at", "<", "2025-01-01")).toEqual([]);
-    await api.db.raw("drop trigger kept on events; drop function keep_events()");
+    await changeTriggers(api.db, "drop trigger kept on events");
+    await api.db.raw("drop function keep_events()");
     await setInstanceSettings(api.db, api.south.id, { eventRetentionDays: null });
     await api.db("events").where("at", "<", "2025-01-01").delete();
   });

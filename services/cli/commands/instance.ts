@@ -26,6 +26,7 @@ import {
   setInstanceSettings,
 } from "../../store/mail/instances/instances.ts";
 import { gather, orRefuse, readGrace } from "../input.ts";
+import { describeMissingMachines } from "../missing-machines.ts";
 import { publishDkim } from "../publish-dkim.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { withInstance } from "../with-instance.ts";
@@ -92,7 +93,11 @@ function registerList(instance: Command, runtime: CommandRuntime): void {
     .command("list")
     .description("list the instances")
     .action(async () => {
-      const instances = await runtime.withDatabase(({ db }) => listInstances(db));
+      const instances = await runtime.withDatabase(async ({ db, config }) => {
+        const missing = await describeMissingMachines(db, config);
+        if (missing !== undefined) runtime.note(`palomar: ${missing}; their domains are not listed`);
+        return listInstances(db);
+      });
       const lines = instances.map(({ name, host, domains }) => [name, host, ...domains].join("\t"));
       runtime.print(
         instances.map(({ domains, ...one }) => toJson(one, domains)),

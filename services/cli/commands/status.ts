@@ -23,6 +23,7 @@ import {
   MOST_LEFT_OUT,
 } from "../judge-status.ts";
 import { inspectMachine } from "../machine-status.ts";
+import { describeMissingMachines } from "../missing-machines.ts";
 import type { CommandRuntime } from "../runtime.ts";
 
 const STACK_PATIENCE_MS = 3_000;
@@ -103,17 +104,20 @@ async function askDatabase(runtime: CommandRuntime, stack: StackStatus): Promise
     return refuse(`there is no database in the data folder ${dataDir} (PALOMAR_DATA_DIR)`);
   }
   const late = sleep(databasePatienceMs(runtime, stack), undefined, { ref: false });
-  const asked = runtime.withDatabase(async ({ db, keyRing }) => ({
-    ...(await readStatus(db)),
-    nodes: await listNodes(db),
-    leftOut: await listLeftOut(db, MOST_LEFT_OUT),
-    replication: await readReplication(db),
-    expectedStandbys: databaseStandbys,
-    unknownResellers: await listUnknownResellers(db, dns.resellers ?? []),
-    limits: [await findDatabaseProblem(db), describeUnopened(await listUnopened(db, keyRing))].filter(
-      (problem) => problem !== undefined,
-    ),
-  }));
+  const asked = runtime.withDatabase(async ({ db, keyRing, config }) => {
+    const missing = await describeMissingMachines(db, config);
+    return {
+      ...(await readStatus(db)),
+      nodes: await listNodes(db),
+      leftOut: await listLeftOut(db, MOST_LEFT_OUT),
+      replication: await readReplication(db),
+      expectedStandbys: databaseStandbys,
+      unknownResellers: await listUnknownResellers(db, dns.resellers ?? []),
+      limits: [missing, await findDatabaseProblem(db), describeUnopened(await listUnopened(db, keyRing))].filter(
+        (problem) => problem !== undefined,
+      ),
+    };
+  });
   try {
     const known = await Promise.race([asked, late]);
     return known ? ok(known) : refuse(`${DATABASE_SILENT} in time`);

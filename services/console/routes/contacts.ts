@@ -141,7 +141,7 @@ function readEndpoint(context: ConsoleContext): ConsoleEndpoint {
         if (!address.ok) return address;
         const contact = await findContact(db, id, address.value.key);
         if (contact === undefined) return refuse(NO_SUCH_CONTACT);
-        const events = await listContactEvents(db, contact.id);
+        const events = await listContactEvents(db, id, contact.id);
         const whitelist = await isWhitelisted(db, id, address.value.key);
         return ok({ contacto: toFullContactJson(contact, events, timeZone), whitelist });
       }),

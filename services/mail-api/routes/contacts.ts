@@ -101,10 +101,10 @@ async function replyContact(
 ): Promise<Result<RawReply, Refusal>> {
   const contact = await findContact(db, instance.id, emailKey);
   if (contact === undefined) return refuse(notFound("object-unknown"));
-  return replyJson(() => writeContact(db, contact, instance.timeZone), sharer);
+  return replyJson(() => writeContact(db, contact, instance), sharer);
 }
 
-async function* writeContact(db: Db, contact: Contact, timeZone: string): AsyncGenerator<string> {
+async function* writeContact(db: Db, contact: Contact, { id, timeZone }: Instance): AsyncGenerator<string> {
   const { eventos: _, ...fields } = toFullContactJson(contact, [], timeZone);
   yield '{"status":"ok","contacto":{';
   for (const [name, value] of Object.entries(fields)) {
@@ -113,6 +113,6 @@ async function* writeContact(db: Db, contact: Contact, timeZone: string): AsyncG
     else yield `${JSON.stringify(name)}:${JSON.stringify(value)}`;
     yield ",";
   }
-  yield* jsonList("eventos", streamContactEvents(db, contact.id), (event) => toContactEventJson(event, timeZone));
+  yield* jsonList("eventos", streamContactEvents(db, id, contact.id), (event) => toContactEventJson(event, timeZone));
   yield "}}";
 }

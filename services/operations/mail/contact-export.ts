@@ -76,7 +76,7 @@ export async function readAddressRecords(db: Db, instanceId: number, address: Em
   return {
     contact,
     events: [
-      ...(contact === undefined ? [] : await listContactEvents(db, contact.id)),
+      ...(contact === undefined ? [] : await listContactEvents(db, instanceId, contact.id)),
       ...(await listCopyEvents(db, instanceId, address)),
     ],
     whitelisted: await isWhitelisted(db, instanceId, address.key),

@@ -57,15 +57,11 @@ export function watchMachines(options: MachineWatchOptions): RepeatedWork {
   return new RepeatedWork({
     take: async () => {
       if (away.length === 0 && !statements.isInTrouble(SLOW_MS)) return LOOK_MS;
-      const client = await openConnection();
       try {
-        const machines = await withDeadline(listMachines(client), LIST_MS);
-        areThere = machines.length > 0;
-        note(await silentOf(openConnection, await silentOf(openConnection, machines)));
-        await withDeadline(setAway(db, client, away), LIST_MS);
+        const found = await lookForMachines(db, openConnection);
+        areThere = found.machines.length > 0;
+        note(found.away);
       } finally {
-        // A server that hangs does not end it either.
-        void client.end().catch(() => {});
         giveUp();
       }
       return areThere ? AGAIN_MS : RARELY_MS;
@@ -76,6 +72,34 @@ export function watchMachines(options: MachineWatchOptions): RepeatedWork {
       return AGAIN_MS;
     },
   });
+}
+
+/** What was found of the machines of a Citus. */
+interface FoundMachines {
+  readonly machines: readonly Machine[];
+  /** Those of them that do not answer. */
+  readonly away: readonly Machine[];
+}
+
+/**
+ * Asks all machines whether they are there, and has statements about instances of others refused from now on. On one PostgreSQL
+ * there are none.
+ * @param openConnection beside the pool, whose own may all be waiting
+ */
+export async function lookForMachines(
+  db: Db,
+  openConnection: MachineWatchOptions["openConnection"],
+): Promise<FoundMachines> {
+  const client = await openConnection();
+  try {
+    const machines = await withDeadline(listMachines(client), LIST_MS);
+    const away = await silentOf(openConnection, await silentOf(openConnection, machines));
+    await withDeadline(setAway(db, client, away), LIST_MS);
+    return { machines, away };
+  } finally {
+    // A server that hangs does not end it either.
+    void client.end().catch(() => {});
+  }
 }
 
 const nameOf = ({ name, port }: Machine) => `${name}:${port}`;

@@ -77,6 +77,15 @@ export function isAway(db: Db, instanceId: number): boolean {
   return absences.get(db.client.config)?.away.has(instanceId) ?? false;
 }
 
+/** Names of instances that cannot be asked about. */
+export async function listAwayInstances(db: Db): Promise<string[]> {
+  const away = absences.get(db.client.config)?.away ?? new Set<number>();
+  return db("instances")
+    .whereIn("id", [...away])
+    .orderBy("name")
+    .pluck("name");
+}
+
 /** @throws MachineAway where one of the instances cannot be asked about */
 export function refuseAway(db: Db, instanceIds: readonly number[]): void {
   const away = absences.get(db.client.config)?.away;

@@ -1,4 +1,5 @@
 import { type Db, queryRows, StatementValues, type Transaction } from "../../../platform/postgres/db.ts";
+import { onPresent } from "../machines.ts";
 import { COUNT_AGGREGATES, COUNT_COLUMNS, countColumn, EVENT_KINDS, type EventKind } from "./event-kinds.ts";
 
 /** A stretch of time: from a moment, until just before another. */
@@ -102,7 +103,7 @@ export async function foldEventCounts(db: Db): Promise<void> {
     if (!lock!.got) return;
     await queryRows(
       transaction,
-      `with taken as (delete from event_count_deltas returning *)
+      `with taken as (delete from event_count_deltas where ${onPresent(transaction)} returning *)
        insert into event_counts as counts (instance_id, grain, bucket, ${COUNT_COLUMNS.join(", ")})
        select instance_id, grain, date_trunc(grain, minute, 'UTC'), ${COUNT_COLUMNS.map((column) => `sum(${column})`).join(", ")}
        from taken cross join (values ('minute'), ('hour'), ('day')) as grains (grain)

@@ -1,5 +1,6 @@
 import type { ContactEvent } from "../../../core/mail/contact.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { ownRows } from "../by-instance.ts";
 import { type BucketCount, countByBucket, coverPeriod, type Period, splitBucket } from "./event-counts.ts";
 import { eventKindOf } from "./event-kinds.ts";
 
@@ -43,16 +44,21 @@ export async function readEventPage(
 const EVENTS_PER_READ = 1_000;
 
 /** All events of a contact, oldest first; portion by portion, so that their number does not matter. */
-export async function* streamContactEvents(db: Db, contactId: number): AsyncGenerator<readonly ContactEvent[]> {
+export async function* streamContactEvents(
+  db: Db,
+  instanceId: number,
+  contactId: number,
+): AsyncGenerator<readonly ContactEvent[]> {
+  const own = await ownRows(db);
   for (let after = { place: "-infinity", id: 0 }; ; ) {
     const rows = await queryRows<ContactEventRow & { place: string; id: number }>(
       db,
       `select ${CONTACT_EVENT_COLUMNS}, events.at::text as place, events.id
        from events left join campaigns
          on campaigns.instance_id = events.instance_id and campaigns.numid = events.campaign_numid
-       where events.contact_id = $1 and (events.at, events.id) > ($2::timestamptz, $3)
-       order by events.at, events.id limit $4`,
-      [contactId, after.place, after.id, EVENTS_PER_READ],
+       where ${own("events")} and events.contact_id = $2 and (events.at, events.id) > ($3::timestamptz, $4)
+       order by events.at, events.id limit $5`,
+      [[instanceId], contactId, after.place, after.id, EVENTS_PER_READ],
     );
     yield rows.map(toContactEvent);
     const last = rows.at(-1);
@@ -62,9 +68,9 @@ export async function* streamContactEvents(db: Db, contactId: number): AsyncGene
 }
 
 /** All of them at once. */
-export async function listContactEvents(db: Db, contactId: number): Promise<ContactEvent[]> {
+export async function listContactEvents(db: Db, instanceId: number, contactId: number): Promise<ContactEvent[]> {
   const all: ContactEvent[] = [];
-  for await (const events of streamContactEvents(db, contactId)) all.push(...events);
+  for await (const events of streamContactEvents(db, instanceId, contactId)) all.push(...events);
   return all;
 }
 
@@ -98,8 +104,8 @@ async function selectEvents(
      )
      select page.at_ms, page.kind, page.machine, page.campaign_numid, page.eeid, campaigns.name as campaign,
        coalesce(contacts.email, page.email, '') as email
-     from page left join contacts on contacts.instance_id = page.instance_id and contacts.id = page.contact_id
-       left join campaigns on campaigns.instance_id = page.instance_id and campaigns.numid = page.campaign_numid
+     from page left join contacts on contacts.instance_id = $1 and contacts.id = page.contact_id
+       left join campaigns on campaigns.instance_id = $1 and campaigns.numid = page.campaign_numid
      order by page.at, page.id`,
     [instanceId, from, until, skip, take],
   );

@@ -1,4 +1,5 @@
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { ownRows } from "../by-instance.ts";
 import type { IdRange } from "./candidates.ts";
 
 /** Messages whose terms are all of these, newest first; undefined when there are more than `most`. */
@@ -10,15 +11,16 @@ export async function findMessagesByTerms(
 ): Promise<number[] | undefined> {
   const rare = await withoutCommon(db, terms);
   if (rare.length === 0) return undefined;
+  const own = await ownRows(db);
   const rows = await db.transaction(async (snapshot) => {
     // Of what is common nevertheless the index gives no more than about so many: enough to know that it is.
     await queryRows(snapshot, "select set_config('gin_fuzzy_search_limit', $1, true)", [String(4 * most)]);
     return queryRows<{ id: number }>(
       snapshot,
-      // Apart from the instance, which is part of the terms: another index would be taken for it.
-      `select id from (select id, instance_id from messages where terms @> $1::bigint[] offset 0) found
-       where instance_id = $2 limit $3`,
-      [rare, instanceId, most + 1],
+      // Apart from the instance, which is part of the terms: where one machine has all, another index would be taken for it.
+      `select id from (select id, instance_id from messages where ${own("messages")} and terms @> $2::bigint[] offset 0) found
+       where instance_id = $3 limit $4`,
+      [[instanceId], rare, instanceId, most + 1],
     );
   });
   if (rows.length > most) return undefined;

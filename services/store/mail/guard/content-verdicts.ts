@@ -1,6 +1,7 @@
 import type { ContentVerdict } from "../../../core/mail/guard/content.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
 import { byInstance } from "../by-instance.ts";
+import { onPresent } from "../machines.ts";
 
 /** A batch that a content filter has looked at. */
 export interface StoredVerdict {
@@ -66,6 +67,7 @@ export async function listHeldContent(db: Db, instanceId: number | null, limit: 
     `select v.instance_id as "instanceId", v.eeid, i.name as instance, v.scanned_at as at, v.score, v.symbols
      from content_verdicts v join instances i on i.id = v.instance_id
      where ($1::bigint is null or v.instance_id = $2) and v.action = 'hold' and v.settled_at is null
+       and ${onPresent(db, "v.instance_id")}
      order by v.scanned_at desc limit $3`,
     [instanceId, instanceId, limit],
   );

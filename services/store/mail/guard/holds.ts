@@ -1,6 +1,7 @@
 import type { Detector, DetectorAction } from "../../../core/mail/guard/behaviour.ts";
 import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { onPresent } from "../machines.ts";
 import { beginWork, wakeInstances } from "../queue/mail-work.ts";
 import { moveAges } from "../queue/queue-ages.ts";
 import { ensureGuard } from "./sending-limits.ts";
@@ -106,6 +107,7 @@ export async function listHeldInstances(
   return queryRows(
     db,
     `select i.name, g.held_at as since, g.held_reason as reason
-     from instance_guards g join instances i on i.id = g.instance_id where g.held_at is not null order by i.name`,
+     from instance_guards g join instances i on i.id = g.instance_id where g.held_at is not null and ${onPresent(db, "g.instance_id")}
+     order by i.name`,
   );
 }

@@ -1,5 +1,6 @@
 import type { Phrase } from "../../../core/mail/bounce/phrases.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { onPresent } from "../machines.ts";
 
 /** What an operator says that words mean. */
 export interface OwnWording extends Phrase {
@@ -70,7 +71,7 @@ export async function readRefusals(
   return queryRows(
     db,
     `select reply as words, finished_at as "receivedAt" from deliveries
-      where id > (select coalesce(max(id), 0) from deliveries) - $1 and state = 'refused' and reply is not null and finished_at is not null
+      where id > (select coalesce(max(id), 0) from deliveries where ${onPresent(db)}) - $1 and ${onPresent(db)} and state = 'refused' and reply is not null and finished_at is not null
       order by id desc limit $2`,
     [NEWEST_DELIVERIES, limit],
   );

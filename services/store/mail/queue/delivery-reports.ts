@@ -216,14 +216,14 @@ export async function putOffReports(
   const [row] = await queryRows<{ recipients: number }>(
     transaction,
     `with chosen as (
-       select r.instance_id, r.id from delivery_reports r
+       select r.id from delivery_reports r
        join messages m on m.instance_id = r.instance_id and m.id = r.message_id
-       where r.instance_id = $1 and r.state = 'due' and r.due_at <= now() and r.created_at >= $2
+       where r.instance_id = $1 and m.instance_id = $1 and r.state = 'due' and r.due_at <= now() and r.created_at >= $2
          and m.dsn ->> 'mailFrom' = $3
        order by r.id for update of r skip locked
      ), put_off as (
        update delivery_reports r set due_at = now() + make_interval(secs => $4) from chosen
-       where r.instance_id = chosen.instance_id and r.id = chosen.id returning 1
+       where r.instance_id = $1 and r.id = chosen.id returning 1
      )
      select count(*)::int as recipients from put_off`,
     [instanceId, since, request.mailFrom, seconds],
@@ -250,7 +250,7 @@ export async function countReport(
 
 /** Forgets counts that no longer matter. */
 export async function purgeReportCounts(db: Db): Promise<void> {
-  await queryRows(db, "delete from report_counts where hour < now() - interval '2 hours'");
+  await queryRows(db, `delete from report_counts where hour < now() - interval '2 hours' and ${onPresent(db)}`);
 }
 
 /** The beginning of a submitted message, as much as is brought back of it. */

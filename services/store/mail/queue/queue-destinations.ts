@@ -1,4 +1,5 @@
 import { type Db, queryRows, type Transaction } from "../../../platform/postgres/db.ts";
+import { onPresent } from "../machines.ts";
 import { beginWork, wakeInstances } from "./mail-work.ts";
 import { announceMail, announceStop } from "./queue.ts";
 import { moveAges } from "./queue-ages.ts";
@@ -63,29 +64,27 @@ interface QueuedFor {
   reply: string | null;
 }
 
-/** All that is queued, by destination. */
+/** All that is queued, by destination; not of instances whose machines do not answer. */
 function readQueues(db: Db): Promise<QueuedFor[]> {
-  // Each state has an index of its own; together they hold what is unfinished, however long the history.
-  const unfinished = UNFINISHED_STATES.map((state) => `select * from partitions where state = '${state}'`);
   return queryRows<QueuedFor>(
     db,
     `select p.destination, coalesce(sum(case when p.taken_at is null then p.recipients else d.queued end), 0)::int as waiting,
        coalesce(sum(case when p.state not in ('ready', 'leased') then 0 when p.taken_at is null then p.recipients else d.due end), 0)::int as due,
        min(m.created_at) as oldest, max(d.reply) as reply
-     from (${unfinished.join(" union all ")}) p
-     join messages m on m.instance_id = p.instance_id and m.id = p.message_id
+     from partitions p join messages m on m.instance_id = p.instance_id and m.id = p.message_id
      left join (
        select q.instance_id, q.partition_id, count(*) as queued, count(*) filter (where q.due_at <= now()) as due,
          max(q.reply) as reply
        from deliveries q join partitions tried on tried.instance_id = q.instance_id and tried.id = q.partition_id
-       where q.state = 'queued' and tried.taken_at is not null and tried.state in ('ready', 'leased', 'deferred', 'held')
+       where ${onPresent(db, "q.instance_id")} and ${onPresent(db, "tried.instance_id")}
+         and q.state = 'queued' and tried.taken_at is not null and tried.state in ('ready', 'leased', 'deferred', 'held')
        group by q.instance_id, q.partition_id
      ) d on d.instance_id = p.instance_id and d.partition_id = p.id
+     where ${onPresent(db, "p.instance_id")} and ${onPresent(db, "m.instance_id")}
+       and p.state in ('ready', 'leased', 'deferred', 'held')
      group by p.destination`,
   );
 }
-
-const UNFINISHED_STATES = ["ready", "leased", "deferred", "held"] as const;
 
 export async function listHeldDestinations(db: Db): Promise<string[]> {
   return db("destination_holds").pluck("destination");

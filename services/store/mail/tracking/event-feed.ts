@@ -3,6 +3,7 @@ import { type Db, queryRows, StatementValues, type Transaction } from "../../../
 import { type Own, ofInstances } from "../by-instance.ts";
 import { compileCondition } from "../contacts/filter-conditions.ts";
 import { TOLD_KINDS } from "../events/event-kinds.ts";
+import { onPresent } from "../machines.ts";
 
 /** How long events are kept for streams after somebody last read one. */
 const STREAM_HOURS = 72;
@@ -54,12 +55,8 @@ export async function keepForStreams(db: Db, instanceId: number): Promise<void> 
 
 /** Forgets what was to be told where nobody listens any more. */
 export async function closeUnheardFeed(transaction: Transaction, instanceId: number): Promise<void> {
-  await queryRows(
-    transaction,
-    `delete from webhook_events where instance_id = $1
-       and not exists (select 1 from webhook_instances where instance_id = $1)`,
-    [instanceId],
-  );
+  if (await isHeard(transaction, instanceId)) return;
+  await queryRows(transaction, "delete from webhook_events where instance_id = $1", [instanceId]);
 }
 
 /**
@@ -314,7 +311,8 @@ export async function tidyFeeds(db: Db): Promise<void> {
     db,
     `select f.instance_id, f.streamed_until > now() as streamed,
        least(f.position, coalesce(min(w.position), f.position)) as through
-     from event_feeds f left join webhooks w using (instance_id) group by f.instance_id`,
+     from event_feeds f left join webhooks w on w.instance_id = f.instance_id and ${onPresent(db, "w.instance_id")}
+     where ${onPresent(db, "f.instance_id")} group by f.instance_id`,
   );
   for (const { instance_id, through, streamed } of feeds) {
     for (let removed = MOST_AT_ONCE; removed === MOST_AT_ONCE; ) {

@@ -3,6 +3,7 @@ import type { KeyRing } from "../../../core/key-ring.ts";
 import { open, seal } from "../../../core/secret-box.ts";
 import type { Sentence } from "../../../core/sentences.ts";
 import { type Db, queryRows } from "../../../platform/postgres/db.ts";
+import { onPresent } from "../machines.ts";
 import {
   closeUnheardFeed,
   type FeedSelection,
@@ -157,7 +158,8 @@ export async function replayWebhookBatch(
 export async function removeOldWebhookBatches(db: Db): Promise<void> {
   await queryRows(
     db,
-    "delete from webhook_batches where state <> 'waiting' and created_at < now() - make_interval(days => $1)",
+    `delete from webhook_batches
+     where state <> 'waiting' and created_at < now() - make_interval(days => $1) and ${onPresent(db)}`,
     [KEEP_DAYS],
   );
 }
@@ -203,13 +205,15 @@ export async function leaseWebhook(
   const found = await queryRows<{ instance_id: number; name: string }>(
     db,
     `select w.instance_id, w.name from webhooks w
-     where ${IS_DUE} and w.instance_id <> all($3::bigint[])
+     where ${IS_DUE} and w.instance_id <> all($3::bigint[]) and ${onPresent(db, "w.instance_id")}
        and ($2 or w.failures = 0 and w.instance_id || ' ' || w.name <> all($4::text[]))
        and (exists (select 1 from webhook_batches b
-           where b.instance_id = w.instance_id and b.webhook = w.name and b.state = 'waiting')
-         or exists (select 1 from webhook_events e where e.instance_id = w.instance_id and e.position > w.position)
+           where b.instance_id = w.instance_id and b.webhook = w.name and b.state = 'waiting' and ${onPresent(db, "b.instance_id")})
          or exists (select 1 from webhook_events e
-           where e.instance_id = w.instance_id and e.position is null and ${hasSettled("e", "$1")}))
+           where e.instance_id = w.instance_id and e.position > w.position and ${onPresent(db, "e.instance_id")})
+         or exists (select 1 from webhook_events e
+           where e.instance_id = w.instance_id and e.position is null and ${hasSettled("e", "$1")}
+             and ${onPresent(db, "e.instance_id")}))
      order by w.next_attempt_at limit ${WEBHOOKS_AT_ONCE}`,
     [settleSeconds, troubled, fullInstances, slow.map(({ instanceId, name }) => `${instanceId} ${name}`)],
   );
