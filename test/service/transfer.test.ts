@@ -48,6 +48,8 @@ let db: Db;
 let lookUps = 0;
 /** What it could not read of who may transfer, as it tells. */
 const leftOut: Observation[] = [];
+/** Journals that it could not read, as it tells. */
+const corrupt: Observation[] = [];
 /** What the name server's clock says; undefined while it goes on. */
 let stoppedAtMs: number | undefined;
 
@@ -77,6 +79,7 @@ beforeAll(async () => {
   db.client.pool.on("createSuccess", (_event: number, connection: pg.Client) => countLookUps(connection));
   const observe = (observation: Observation) => {
     if (observation.kind === "transfer-access-left-out") leftOut.push(observation);
+    if (observation.kind === "journal-corrupt") corrupt.push(observation);
     context.observe(observation);
   };
   service = await start({ ...context, db, observe, clock: { nowMs: () => stoppedAtMs ?? Date.now() } });
@@ -387,6 +390,26 @@ describe("IXFR", () => {
     await suspendZone(database, "steps.example.org", true);
     await suspendZone(database, "steps.example.org", false);
     expect((await ixfr("steps.example.org", 5)).records).toHaveLength(6);
+  });
+
+  it("reads nothing of a long journal over UDP, or where the zone is far smaller", async () => {
+    const hosts = Array.from({ length: 200 }, (_, index) => `host${index} A 192.0.2.1`);
+    await putZone(database, "steps.example.org", ["@ NS ns.example.net.", ...hosts]);
+    await eventually(async () => serialOf((await axfr("steps.example.org")).records[0]) === 7, 60_000);
+    const { id } = await database.db("zones").where({ name: "steps.example.org" }).first("id");
+    const garble = (octets: number) =>
+      database
+        .db("zone_journal")
+        .where({ zone_id: id, serial: 7 })
+        .update({ added: Buffer.alloc(octets) });
+    const isWhole = async () => (await ixfr("steps.example.org", 6)).records.length === 203;
+    await garble(70_000);
+    const datagram = await askOverUdp(server, { name: "steps.example.org", type: "IXFR", serial: 6 });
+    expect(datagram.records.map(serialOf)).toEqual([7]);
+    await garble(200_000);
+    expect([await isWhole(), corrupt]).toEqual([true, []]);
+    await garble(70_000);
+    expect([await isWhole(), corrupt]).toMatchObject([true, [{ zone: "steps.example.org." }]]);
   });
 
   it("without the client's SOA is malformed, and so it is with half of one", async () => {

@@ -19,10 +19,11 @@ import type { UpdateQueue } from "../update/update-queue.ts";
 import type { ZoneDatabaseWriter } from "../zone-database/writer.ts";
 import type { AccessTable } from "./access-table.ts";
 import { Asker } from "./asker.ts";
+import { type DifferencePlace, LargeDifferences } from "./large-differences.ts";
 import { TransferMessage } from "./transfer-message.ts";
 import { readTransferRequest, type TransferRequest } from "./transfer-request.ts";
 import { difference, differenceInOne, servedSerial, servedSoa, soaOnly, wholeZone } from "./transfer-streams.ts";
-import { TransferTurns } from "./transfer-turns.ts";
+import { DATAGRAM_TURN_LIMITS, TransferTurns } from "./transfer-turns.ts";
 
 /** Takes one message of an answer; resolves when the next may come, to false when nobody wants it any more. */
 export type Send = (message: Uint8Array) => Promise<boolean>;
@@ -70,6 +71,8 @@ export class AuthorisedResponder {
   /** Of names that are not answered, in this second. */
   #lookUps = { second: 0, left: 0 };
   readonly #turns = new TransferTurns();
+  readonly #datagramTurns = new TransferTurns(DATAGRAM_TURN_LIMITS);
+  readonly #largeDifferences = new LargeDifferences();
 
   constructor(options: AuthorisedResponderOptions) {
     this.#options = options;
@@ -125,12 +128,12 @@ export class AuthorisedResponder {
   async #transfer(request: TransferRequest, asker: Asker, send: Send): Promise<boolean | number> {
     const granted = await this.#orServfail(() => this.#grant(request, asker));
     if (typeof granted === "number") return granted;
-    // Over UDP the answer is one message, and is over at once.
-    const isUdp = asker.client.transport === TRANSPORT.UDP;
-    const endTurn = isUdp ? () => {} : await this.#turns.take(asker.client, granted.resellerId);
+    const turns = asker.client.transport === TRANSPORT.UDP ? this.#datagramTurns : this.#turns;
+    const endTurn = await turns.take(asker.client, granted.resellerId);
     if (!endTurn) return RCODE.SERVFAIL;
+    const place = this.#largeDifferences.for(granted.resellerId);
     try {
-      const messages = await this.#orServfail(() => this.#messages(request, asker, granted));
+      const messages = await this.#orServfail(() => this.#messages(request, asker, { ...granted, place }));
       if (typeof messages === "number") return messages;
       const isWhole = await this.#sendAll(messages, asker, send);
       const asked = request.serial === undefined ? "AXFR" : `IXFR from ${request.serial}`;
@@ -138,6 +141,7 @@ export class AuthorisedResponder {
       this.#options.observe({ kind: "transfer-sent", zone: formatDomainName(request.name), ...taker, asked, isWhole });
       return isWhole;
     } finally {
+      place.end();
       endTurn();
     }
   }
@@ -193,19 +197,25 @@ export class AuthorisedResponder {
   }
 
   /** The messages of a transfer, or the rcode that refuses it: the zone may have gone while its turn was waited for. */
-  async #messages(request: TransferRequest, asker: Asker, { zone }: Granted): Promise<Iterable<Uint8Array> | number> {
+  async #messages(
+    request: TransferRequest,
+    asker: Asker,
+    { zone, place }: Granted & { readonly place: DifferencePlace },
+  ): Promise<Iterable<Uint8Array> | number> {
     if (!zone) return this.#messagesOfServed(request, asker);
     const { db, writer, observe } = this.#options;
     const newMessage = () => this.#newMessage(request, asker);
     if (request.serial !== undefined) {
-      const found = await readZoneDifference(db, zone.id, request.serial);
+      const isUdp = asker.client.transport === TRANSPORT.UDP;
+      // What is large fits into no datagram, or hardly ever.
+      const found = await readZoneDifference(db, zone.id, request.serial, () => !isUdp && place.take());
       if (!found) return RCODE.NOTAUTH;
       if (found.kind === "corrupt-journal") {
         const { err } = found;
         observe({ kind: "journal-corrupt", level: "warn", zone: formatDomainName(request.name), zoneId: zone.id, err });
       }
       if (found.kind === "current") return soaOnly(found.newSoa, newMessage());
-      if (asker.client.transport === TRANSPORT.UDP) return overUdp(found, newMessage);
+      if (isUdp) return overUdp(found, newMessage);
       if (found.kind === "difference") return difference(found, newMessage());
     }
     const reference = writer.publishedZone(apexOf(request));

@@ -21,6 +21,14 @@ const DEFAULT_TURN_LIMITS: TurnLimits = {
   patienceMs: 10_000,
 };
 
+/** Over UDP the answer is one message: what it takes is the database's. Anybody can give a secondary's address. */
+export const DATAGRAM_TURN_LIMITS: TurnLimits = {
+  ofClient: 2,
+  ofReseller: 4,
+  waitingOfClient: 20,
+  patienceMs: 2_000,
+};
+
 /**
  * Has transfers take turns. One that goes keeps what it reads in the zone database and has a list of the zone's names,
  * for as long as its client likes: so each client, and each reseller with all of its clients, has a few.

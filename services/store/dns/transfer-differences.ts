@@ -1,10 +1,12 @@
 import { type DomainName, nameFromStoredWire } from "../../core/dns/name.ts";
-import { decodeRecords, type ResourceRecord } from "../../core/dns/record.ts";
+import { type ResourceRecord, readRecords } from "../../core/dns/record.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { serialIsAhead } from "../../core/dns/serial.ts";
 import { encodeSoaRdata } from "../../core/dns/soa.ts";
 import { exactKey } from "../../core/dns/zone-edit.ts";
+import type { Steps } from "../../core/steps.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import { runInTurns } from "../../platform/turns.ts";
 import { inSnapshot } from "../transactions.ts";
 import { type SoaRow, soaOf, zoneName } from "./zones.ts";
 
@@ -34,8 +36,12 @@ export type ZoneDifference =
   /** The whole zone as well: the journal cannot be read. */
   | { readonly kind: "corrupt-journal"; readonly newSoa: ResourceRecord; readonly err: unknown };
 
-/** From so many octets of journal on the whole zone is sent: to condense more would hold up everybody else. */
+/** From so many octets of journal on the whole zone is sent: to condense more would take too long. */
 const MOST_JOURNAL_OCTETS = 8 * 2 ** 20;
+/** So many are condensed for anybody at any time. */
+const SMALL_JOURNAL_OCTETS = 64 * 1024;
+/** A zone with fewer records than one for so many octets of a journal that is not small is sent whole, unread what its journal has. */
+const OCTETS_A_RECORD = 500;
 /** Versions of the journal that are read at a time, from the newest back. */
 const VERSIONS_A_PAGE = 200;
 
@@ -52,32 +58,59 @@ export async function findTransferableZone(db: Db, apex: Uint8Array): Promise<Tr
   return row && { id: row.id, name: row.name, resellerId: row.reseller_id, published: row.published };
 }
 
+/** What is left of versions of the journal, taken together. */
+interface Condensed {
+  readonly oldSoa: ResourceRecord;
+  readonly deleted: readonly ResourceRecord[];
+  readonly added: readonly ResourceRecord[];
+}
+
+/** What the journal has, or why it is of no use. */
+type Found =
+  | Exclude<ZoneDifference, { readonly kind: "difference" }>
+  | { readonly kind: "versions"; readonly newSoa: ResourceRecord; readonly versions: readonly StoredVersion[] };
+
 /**
  * The condensed difference from a serial to the zone as it is (RFC 1995 §4, §5): what was added and deleted again in
  * between is left out. Undefined when the zone is gone.
+ * @param mayBeLarge is asked where it takes much time, and memory for as long as it is kept: if not, the whole zone is to be sent
  */
-export function readZoneDifference(db: Db, zoneId: number, sinceSerial: number): Promise<ZoneDifference | undefined> {
-  return inSnapshot(db, async (snapshot) => {
-    const soa = await readSoa(snapshot, zoneId);
-    if (!soa) return undefined;
-    const { serial, record: newSoa } = soa;
-    if (sinceSerial === serial || serialIsAhead(sinceSerial, serial)) return { kind: "current", newSoa };
-    if (await mayBeFormer(snapshot, newSoa.owner, sinceSerial)) return { kind: "whole-zone", newSoa };
-    const versions = await readVersions(snapshot, zoneId, sinceSerial, serial);
-    if (!versions) return { kind: "whole-zone", newSoa };
-    const decoded = decodeVersions(versions);
-    if (decoded.kind === "corrupt-journal") return { ...decoded, newSoa };
-    const { oldSoa, deleted, added } = condense(decoded.versions);
-    // Four SOAs against two (RFC 1995 §4, RFC 5936 §2.2).
-    const isSmaller = await hasFewerRecords(snapshot, zoneId, deleted.length + added.length + 2);
-    return isSmaller ? { kind: "whole-zone", newSoa } : { kind: "difference", oldSoa, newSoa, deleted, added };
-  });
+export async function readZoneDifference(
+  db: Db,
+  zoneId: number,
+  sinceSerial: number,
+  mayBeLarge: () => boolean,
+): Promise<ZoneDifference | undefined> {
+  const found = await inSnapshot(db, (snapshot) => findVersions(snapshot, { zoneId, sinceSerial, mayBeLarge }));
+  if (found?.kind !== "versions") return found;
+  const { newSoa, versions } = found;
+  const condensed = await runInTurns(condense(versions)).catch((err: unknown) => ({ err }));
+  if ("err" in condensed) return { kind: "corrupt-journal", newSoa, err: condensed.err };
+  // Four SOAs against two (RFC 1995 §4, RFC 5936 §2.2).
+  const isSmaller = await hasFewerRecords(db, zoneId, condensed.deleted.length + condensed.added.length + 2);
+  return isSmaller ? { kind: "whole-zone", newSoa } : { kind: "difference", newSoa, ...condensed };
 }
 
-/** The records of one version, the SOA first in each list. */
-interface Version {
-  readonly deleted: readonly ResourceRecord[];
-  readonly added: readonly ResourceRecord[];
+interface Wanted {
+  readonly zoneId: number;
+  readonly sinceSerial: number;
+  readonly mayBeLarge: () => boolean;
+}
+
+async function findVersions(snapshot: Db, { zoneId, sinceSerial, mayBeLarge }: Wanted): Promise<Found | undefined> {
+  const soa = await readSoa(snapshot, zoneId);
+  if (!soa) return undefined;
+  const { serial, record: newSoa } = soa;
+  if (sinceSerial === serial || serialIsAhead(sinceSerial, serial)) return { kind: "current", newSoa };
+  if (await mayBeFormer(snapshot, newSoa.owner, sinceSerial)) return { kind: "whole-zone", newSoa };
+  const journal = await findJournal(snapshot, zoneId, sinceSerial, serial);
+  if (!journal) return { kind: "whole-zone", newSoa };
+  const { octets, versions } = journal;
+  const isSmall = octets <= SMALL_JOURNAL_OCTETS;
+  if (!isSmall && ((await hasFewerRecords(snapshot, zoneId, Math.ceil(octets / OCTETS_A_RECORD))) || !mayBeLarge())) {
+    return { kind: "whole-zone", newSoa };
+  }
+  return { kind: "versions", newSoa, versions: await readContents(snapshot, zoneId, versions) };
 }
 
 async function readSoa(db: Db, zoneId: number): Promise<{ serial: number; record: ResourceRecord } | undefined> {
@@ -109,18 +142,18 @@ async function mayBeFormer(db: Db, apex: DomainName, serial: number): Promise<bo
   return rows.some((former) => former.serial === null || !serialIsAhead(serial, former.serial));
 }
 
-/** The versions from one serial to another, oldest first; undefined when one is missing or they are too large. */
-async function readVersions(
+/** The versions from one serial to another, and their octets; undefined when one is missing or they are too large. */
+async function findJournal(
   db: Db,
   zoneId: number,
   fromSerial: number,
   toSerial: number,
-): Promise<StoredVersion[] | undefined> {
-  const versions: StoredVersion[] = [];
+): Promise<{ readonly versions: readonly number[]; readonly octets: number } | undefined> {
+  const versions: number[] = [];
   let wantedSerial = toSerial;
   let octets = 0;
-  let before: number | null = null;
   for (;;) {
+    const before = versions.at(-1) ?? null;
     const rows: JournalRow[] = await queryRows<JournalRow>(
       db,
       `select version, serial_before, serial, octet_length(deleted) + octet_length(added)
@@ -129,19 +162,15 @@ async function readVersions(
         order by version desc limit $4`,
       [zoneId, before, before, VERSIONS_A_PAGE],
     );
-    const wanted: number[] = [];
     for (const row of rows) {
       octets += row.octets;
       // A change that the journal does not hold leaves a gap between the serials.
       if (row.serial !== wantedSerial || row.serial_before === null || octets > MOST_JOURNAL_OCTETS) return undefined;
-      wanted.push(row.version);
+      versions.push(row.version);
       wantedSerial = row.serial_before;
-      if (wantedSerial === fromSerial) break;
+      if (wantedSerial === fromSerial) return { versions, octets };
     }
-    versions.unshift(...(await readContents(db, zoneId, wanted)));
-    if (wantedSerial === fromSerial) return versions;
     if (rows.length < VERSIONS_A_PAGE) return undefined;
-    before = rows.at(-1)!.version;
   }
 }
 
@@ -151,6 +180,7 @@ interface StoredVersion {
   readonly added: Buffer;
 }
 
+/** Oldest first. */
 function readContents(db: Db, zoneId: number, versions: readonly number[]): Promise<StoredVersion[]> {
   return queryRows<StoredVersion>(
     db,
@@ -160,49 +190,34 @@ function readContents(db: Db, zoneId: number, versions: readonly number[]): Prom
   );
 }
 
-function decodeVersions(
-  versions: readonly StoredVersion[],
-):
-  | { readonly kind: "decoded"; readonly versions: readonly Version[] }
-  | { readonly kind: "corrupt-journal"; readonly err: unknown } {
-  try {
-    return { kind: "decoded", versions: versions.map(decodeVersion) };
-  } catch (err) {
-    return { kind: "corrupt-journal", err };
-  }
-}
-
-function decodeVersion({ deleted, added }: StoredVersion): Version {
-  return { deleted: decodeSide(deleted), added: decodeSide(added) };
-}
-
-/** @throws where they cannot be read */
-function decodeSide(octets: Buffer): ResourceRecord[] {
-  const records = decodeRecords(octets);
-  if (records[0]?.type !== TYPE.SOA) throw new Error("stored version is corrupt: it does not begin with a SOA");
-  return records;
-}
-
-function condense(versions: readonly Version[]): Version & { readonly oldSoa: ResourceRecord } {
+/** A step a record. @throws where they cannot be read */
+function* condense(versions: readonly StoredVersion[]): Steps<Condensed> {
   const deleted = new Map<string, ResourceRecord>();
   const added = new Map<string, ResourceRecord>();
+  let oldSoa: ResourceRecord | undefined;
   for (const version of versions) {
-    move(version.deleted.slice(1), added, deleted);
-    move(version.added.slice(1), deleted, added);
+    const soa = yield* move(version.deleted, added, deleted);
+    oldSoa ??= soa;
+    yield* move(version.added, deleted, added);
   }
-  return { oldSoa: versions[0]!.deleted[0]!, deleted: [...deleted.values()], added: [...added.values()] };
+  return { oldSoa: oldSoa!, deleted: [...deleted.values()], added: [...added.values()] };
 }
 
-/** Takes records back out of one side where they stand, and puts them on the other where not. */
-function move(
-  records: readonly ResourceRecord[],
+/** Takes records back out of one side where they stand, and puts them on the other where not. @returns the SOA before them */
+function* move(
+  octets: Uint8Array,
   from: Map<string, ResourceRecord>,
   to: Map<string, ResourceRecord>,
-): void {
+): Steps<ResourceRecord> {
+  const records = readRecords(octets);
+  const soa = records.next().value;
+  if (soa?.type !== TYPE.SOA) throw new Error("stored version is corrupt: it does not begin with a SOA");
   for (const record of records) {
     const key = exactKey(record);
     if (!from.delete(key)) to.set(key, record);
+    yield;
   }
+  return soa;
 }
 
 async function hasFewerRecords(db: Db, zoneId: number, limit: number): Promise<boolean> {
