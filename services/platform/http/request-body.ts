@@ -78,7 +78,9 @@ export async function readBody(request: IncomingMessage, limitOctets: number): P
   if (request.destroyed) return BROKEN_OFF;
   const announced = Number(request.headers["content-length"] ?? 0);
   if (announced > limitOctets) return refuse({ kind: "too-large" });
-  const decompress = DECOMPRESSORS.get(request.headers["content-encoding"]?.toLowerCase() ?? "identity");
+  const coding = request.headers["content-encoding"]?.toLowerCase() || "identity";
+  // RFC 9110 §8.4.1.3
+  const decompress = DECOMPRESSORS.get(coding === "x-gzip" ? "gzip" : coding);
   if (decompress === undefined) return refuse({ kind: "unknown-coding", known: [...DECOMPRESSORS.keys()] });
   return collect(request, decompress(request), limitOctets);
 }

@@ -127,10 +127,10 @@ export class SmtpGate {
     if (reply) this.#lose(reply);
   }
 
-  /** How soon another may have its place; undefined while its message comes or is being answered. */
+  /** How soon another may have its place; undefined while its message comes, or our reply is waited for. */
   idlenessAt(nowMs: number): Idleness | undefined {
     const [turn, sinceMs] = [this.#turn, this.#activeAtMs];
-    if (turn.kind === "reply" && turn.verb === "DATA") return undefined;
+    if (turn.kind === "reply") return undefined;
     if (turn.kind !== "message") return { rank: this.#isSignedIn ? "signed in" : "stranger", sinceMs };
     const isStalled = !this.#isLibraryFull && nowMs - sinceMs >= this.#options.limits.stalledMs;
     return isStalled ? { rank: "stalled", sinceMs } : undefined;

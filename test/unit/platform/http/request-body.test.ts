@@ -84,10 +84,15 @@ describe("a JSON body", () => {
     ["deflate", deflateSync],
     ["br", brotliCompressSync],
     ["GZIP", gzipSync],
+    ["x-gzip", gzipSync],
   ])("decompresses %s", async (encoding, compress) => {
     const headers = { "content-encoding": encoding };
     expect(await readJson([compress('{"a":1}')], headers)).toEqual({ ok: true, value: { a: 1 } });
     expect(await readJson(["no such thing"], headers)).toEqual({ ok: false, error: { kind: "malformed-json" } });
+  });
+
+  it("takes an empty list of encodings for none", async () => {
+    expect(await readJson(['{"a":1}'], { "content-encoding": "" })).toEqual({ ok: true, value: { a: 1 } });
   });
 
   it("refuses encodings that it does not know", async () => {

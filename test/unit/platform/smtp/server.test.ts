@@ -284,6 +284,25 @@ describe("where all places are taken, a new connection has that of the one that 
     await Promise.all(sending.map((client) => client.converse(END, "QUIT")));
   });
 
+  it("nor one that waits for our reply", async () => {
+    let proceed = () => {};
+    const asked = new Promise<void>((resolve) => {
+      proceed = resolve;
+    });
+    const { address } = await open(
+      "starttls",
+      { connections: 1 },
+      { authenticate: (login, session) => asked.then(() => authenticate(login, session)) },
+    );
+    const waiting = new Client(address);
+    await waiting.converse("EHLO a.test");
+    const signedIn = waiting.converse(LOGIN, "QUIT");
+    expect(await new Client(address).closed).toMatch(/^421 mx\.example\.org too many connections, try again later/);
+    proceed();
+    await signedIn;
+    expect(await waiting.closed).toMatch(/\r\n235 /);
+  });
+
   it("one that left off in the middle of its message where there is no other", async () => {
     const address = await listen("starttls", { connections: 1, stalledMs: 400 });
     const stalled = new Client(address);
