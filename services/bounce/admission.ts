@@ -83,10 +83,10 @@ export class Admission {
     of: RecipientClass,
     { clientAddress, about }: { readonly clientAddress: string; readonly about: number | string | undefined },
   ): Promise<NotAdmitted | undefined> {
-    const { bySource, altogether, byDelivery, proven } = this.#rates[of];
+    const { bySource, altogether, byDelivery } = this.#rates[of];
     if (this.#options.isLimited(clientAddress)) {
       const source = sourceOf(clientAddress);
-      const isProven = (await proven.get(source)) !== null;
+      const isProven = await this.isProven(of, source);
       if (!isProven && (await isSpent(altogether, ALL))) return { limit: "rate", reply: TOO_MANY };
       if (!(await spend(bySource, source))) return { limit: "source-rate", reply: TOO_MANY };
       if (about !== undefined && (await isSpent(byDelivery, String(about)))) {
@@ -97,6 +97,11 @@ export class Admission {
     // With the database away nothing can be stored either, and that is said behind the message.
     const hasRoom = await this.hasRoom(of).catch(() => true);
     return hasRoom ? undefined : { limit: "waiting", reply: NO_ROOM };
+  }
+
+  /** Whether a message of this source was about a delivery of ours within a week. */
+  async isProven(of: RecipientClass, source: string): Promise<boolean> {
+    return (await this.#rates[of].proven.get(source)) !== null;
   }
 
   /**

@@ -2,6 +2,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { RateLimiterMemory } from "rate-limiter-flexible";
 import type { ReportRefusal } from "../core/mail/reports/report.ts";
 import { readComplaint } from "../operations/mail/interpret.ts";
+import { FairTurns } from "../platform/fair-turns.ts";
+import { networkOf, sourceOf } from "../platform/lookups/address-blocks.ts";
 import type { ServiceContext } from "../platform/service.ts";
 import { spend } from "../platform/spend.ts";
 import { addInboundMessages, type NewInboundMessage, type RecipientClass } from "../store/mail/inbound/inbound.ts";
@@ -22,15 +24,16 @@ export type InboundTarget =
 /** A message as it came, by SMTP or from a mailbox. */
 export type ReceivedMessage = Pick<NewInboundMessage, "mailFrom" | "clientAddress" | "octets" | "source">;
 
-/** Messages at feedback addresses that are looked at one after another, this one included; more have to come again. */
-const MOST_JUDGED_AT_ONCE = 64;
+/** Messages of one source at feedback addresses that wait behind the one that has a turn; more have to come again. */
+const MOST_WAITING = { ofStranger: 3, ofProven: 63 };
+/** What mailboxes are as a source. */
+const MAILBOXES = "mailboxes";
 
 /** Why nothing follows from a message: the metric's `reason`. */
 export type UnexplainedReason = "not-a-complaint" | "not-ours" | "not-understood" | ReportRefusal;
 
 /** What a message at a feedback address is: about a delivery, or nothing of ours. */
 interface Judged {
-  readonly tookMs: number;
   readonly aboutDeliveryId?: number;
   readonly finding?: unknown;
   readonly unexplained?: UnexplainedReason;
@@ -75,8 +78,10 @@ export class Intake {
   readonly #admission: Admission;
   readonly #policy: InboundPolicy;
   readonly #nextSample: NextSample;
-  #lastJudged: Promise<unknown> = Promise.resolve();
-  #judging = 0;
+  /** By source: one message of each is in {@link #judging}. */
+  readonly #sources = new FairTurns({ atOnce: Number.POSITIVE_INFINITY, perClient: 1 });
+  /** By network; a source that is no stranger stands for itself. */
+  readonly #judging = new FairTurns({ atOnce: 1, perClient: 1 });
 
   constructor(context: ServiceContext, policy: InboundPolicy, admission: Admission) {
     this.#context = context;
@@ -102,8 +107,8 @@ export class Intake {
     });
     const feedback = targets.flatMap((target) => ("feedbackAddress" in target ? [target] : []));
     const complaint = cut(message, this.#policy.feedback);
-    if (feedback.length > 0 && this.#judging >= MOST_JUDGED_AT_ONCE) return "no-room";
-    const judged = feedback.length === 0 ? undefined : await this.#judgeInTurn(complaint);
+    const judged = feedback.length === 0 ? undefined : await this.#judgeInTurn(complaint, isLimited);
+    if (judged === "no-room") return judged;
     if (judged?.aboutDeliveryId !== undefined) {
       const { aboutDeliveryId } = judged;
       rows.push(...feedback.map(({ feedbackAddress }) => feedbackRow(complaint, feedbackAddress, aboutDeliveryId)));
@@ -130,26 +135,32 @@ export class Intake {
   }
 
   /** After each look so much time is left to everybody else: strangers write what takes long to read. */
-  async #judgeInTurn(message: ReceivedMessage): Promise<Judged> {
-    this.#judging += 1;
-    const judged = this.#lastJudged.then(() => this.#judgeFeedback(message));
-    this.#lastJudged = judged.then(({ tookMs }) => sleep(tookMs)).catch(() => {});
-    return judged.finally(() => {
-      this.#judging -= 1;
+  async #judgeInTurn(message: ReceivedMessage, isLimited: boolean): Promise<Judged | "no-room"> {
+    const { clientAddress } = message;
+    const source = clientAddress === null ? MAILBOXES : sourceOf(clientAddress);
+    const isStranger = clientAddress !== null && isLimited && !(await this.#admission.isProven("feedback", source));
+    const most = isStranger ? MOST_WAITING.ofStranger : MOST_WAITING.ofProven;
+    if (this.#sources.waitingOf(source) >= most) return "no-room";
+    return this.#sources.run(source, async () => {
+      const end = await this.#judging.take(isStranger ? networkOf(source) : source);
+      const startedAt = performance.now();
+      try {
+        return await this.#judgeFeedback(message);
+      } finally {
+        void sleep(performance.now() - startedAt).then(end);
+      }
     });
   }
 
   async #judgeFeedback({ octets }: ReceivedMessage): Promise<Judged> {
     const { keyRing, clock } = this.#context;
-    const startedAt = performance.now();
     const complaint = await readComplaint(octets);
     const now = new Date(clock.nowMs());
     const about = complaint && deliveryOf({ deliveryId: null }, complaint, { keyRing, now });
-    const tookMs = performance.now() - startedAt;
-    if (about !== undefined) return { tookMs, aboutDeliveryId: about.deliveryId };
+    if (about !== undefined) return { aboutDeliveryId: about.deliveryId };
     const { results, feedbackType } = complaint ?? {};
     const finding = complaint && { kind: complaint.kind, results, feedbackType };
-    return { tookMs, finding, unexplained: complaint ? "not-ours" : "not-a-complaint" };
+    return { finding, unexplained: complaint ? "not-ours" : "not-a-complaint" };
   }
 
   async #drop(message: NewInboundMessage, reason: UnexplainedReason, finding: unknown): Promise<void> {

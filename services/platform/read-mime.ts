@@ -214,10 +214,22 @@ function withLineFeeds(source: Buffer): Buffer {
 /** RFC 2046 §5.1.1: blanks behind a delimiter are padding, which the splitter does not know. */
 function withBareDelimiters(source: Buffer): Buffer {
   const text = source.toString("latin1");
-  return PADDED.test(text) ? Buffer.from(text.replaceAll(new RegExp(PADDED, "gm"), "$1"), "latin1") : source;
+  const bare = text.replaceAll(PADDED, withoutPadding);
+  return bare === text ? source : Buffer.from(bare, "latin1");
 }
 
-const PADDED = /^(--[\x21-\x7e][^\r\n]{0,80}?)[ \t]{1,80}(?=\r?$)/m;
+/** Linear: each line is gone through once forwards and at most once backwards. */
+const PADDED = /^--[\x21-\x7e].*[ \t]$/gm;
+
+/** Blanks that are taken off a delimiter at most, and what it may have before them: a boundary has up to 70 octets. */
+const MOST_PADDING = 80;
+const MOST_OF_DELIMITER = 83;
+
+function withoutPadding(line: string): string {
+  let end = line.length;
+  while (end > line.length - MOST_PADDING && (line[end - 1] === " " || line[end - 1] === "\t")) end--;
+  return end > MOST_OF_DELIMITER ? line : line.slice(0, end);
+}
 
 /** Drops blank lines and an mbox "From " line before the header. */
 function withoutMailboxLine(source: Buffer): Buffer {

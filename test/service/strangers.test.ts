@@ -233,6 +233,40 @@ describe("with nobody at work", () => {
     await db()("inbound_messages").delete();
   });
 
+  test("who sends much that takes long to read has four places, and holds up neither others nor who is proven", async () => {
+    const mxSession = freshSession();
+    const answered: string[] = [];
+    const send = async (octets: Buffer, client: string) => {
+      const { code, enhancedStatus = "" } = await mxSession.message(octets, sessionOf(client, [FBL]));
+      if (code === 250) answered.push(client);
+      return `${code} ${enhancedStatus}`.trim();
+    };
+    const many = (client: string) => Promise.all(Array.from({ length: 10 }, () => send(COSTLY, client)));
+    const provider = "192.0.2.200";
+    const complaint = complaintOf("", `X-Delivery-Token: ${tokenFor(await accept("in-turn@example.net"))}`);
+    expect(await send(complaint, provider)).toBe("250");
+    const flood = Promise.all(["1", "2", "3", "4", "5", "6", "7", "8"].map((n) => many(`192.0.2.${n}`)));
+    await eventually(
+      async () => answered.length,
+      (taken) => taken > 1,
+    );
+    const before = answered.length;
+    const [elsewhere, neighbour] = ["198.51.100.1", "192.0.2.99"];
+    const honest = [elsewhere, neighbour].map((client) =>
+      send(Buffer.from("Subject: Hello\r\n\r\nHello.\r\n"), client),
+    );
+    const proven = many(provider);
+    expect(await Promise.all(honest)).toEqual(["250", "250"]);
+    const others = (client: string) => answered.slice(before, answered.indexOf(client)).length;
+    expect(others(elsewhere)).toBeLessThanOrEqual(4);
+    // One of each source in its network, with which the provider and who is elsewhere take turns.
+    expect(others(neighbour)).toBeLessThanOrEqual(22);
+    expect(await proven).toEqual(Array(10).fill("250"));
+    const share = [...Array(4).fill("250"), ...Array(6).fill("452 4.3.1")];
+    expect(await flood).toEqual(Array(8).fill(share));
+    await db()("inbound_messages").delete();
+  });
+
   test("what cannot be tied to a message of ours is counted and not kept, but for a sample", async () => {
     const mxSession = freshSession();
     const bigger = Buffer.concat([STRANGE, Buffer.alloc(100_000, "x\r\n")]);
@@ -409,7 +443,7 @@ describe("the listener", () => {
         if (sent === 40 * MIB) stranger.socket.write("\r\n.\r\n");
         await eventually(
           async () => stranger.heard,
-          (heard) => /^(?:552 5\.3\.4|250 .*stored)/m.test(heard) || stranger.socket.destroyed,
+          (heard) => /^(?:552 5\.3\.4|452 4\.3\.1|250 .*stored)/m.test(heard) || stranger.socket.destroyed,
         );
         stranger.socket.destroy();
         return sent;

@@ -1,12 +1,12 @@
 /**
  * Cells of a CSV that spreadsheets open (CWE-1236). They take a cell for a formula that begins with one of `= + - @`, in
- * ASCII or full width, be it behind a byte order mark or blanks, or with a tab or a line break. Where the semicolon parts
+ * ASCII or full width, be it behind blanks or characters of no width, or with a tab or a line break. Where the semicolon parts
  * cells, they take the quotes of other cells than the first for text: there a cell begins behind each semicolon and line break.
  */
-const FORMULA = /^(?:[\t\r\n]|[\s\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20])/;
+const FORMULA = /^(?:[\t\r\n]|[\s\p{Cf}]*[=+\-@\uff1d\uff0b\uff0d\uff20])/u;
 
-const BEGINNING = /(?<=[;\r\n])(?='*(?:[^\S\r\n]|")*[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
-const MARKED_BEGINNING = /(?<=[;\r\n])'(?='*(?:[^\S\r\n]|")*[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
+const BEGINNING = /(?<=[;\r\n])(?='*[\t\v\f\p{Z}\p{Cf}"]*[=+\-@\uff1d\uff0b\uff0d\uff20])/gu;
+const MARKED_BEGINNING = /(?<=[;\r\n])'(?='*[\t\v\f\p{Z}\p{Cf}"]*[=+\-@\uff1d\uff0b\uff0d\uff20])/gu;
 
 /** An apostrophe makes a cell a text; values that have such apostrophes of their own get one more. */
 const MARKED = /^'+/;

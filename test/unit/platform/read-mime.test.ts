@@ -3,6 +3,7 @@ import { headerValue, MIME_LIMITS, type MimePart, partsByDepth } from "../../../
 import { decodeCharset, decodeEncodedWords, htmlToPlainText } from "../../../services/core/mail/decode.ts";
 
 import { readMimeMessage } from "../../../services/platform/read-mime.ts";
+import { processorMs } from "../../support/processor-time.ts";
 
 const mime = (text: string) => readMimeMessage(Buffer.from(text, "latin1"));
 
@@ -41,6 +42,17 @@ describe("structure", () => {
   ])("tolerated: %s", async (_, text) => {
     const { children } = await mime(text);
     expect(children.map((part) => part.text.trim().slice(0, 3))).toEqual(["one", "two"]);
+  });
+
+  test.each([
+    ["80 blanks", "--a", " ".repeat(80), ""],
+    ["80 of more blanks", "--a", `${" ".repeat(80)}`, "  "],
+    ["blanks behind 83 octets", `--${"a".repeat(81)}`, "\t ", ""],
+    ["no blanks behind 84 octets", `--${"a".repeat(82)}`, "", " "],
+    ["no blanks between words", "--a", "", "  b"],
+  ])("taken off a line that begins like a delimiter: %s", async (_, start, off, left) => {
+    const { text } = await mime(`Content-Type: text/plain\n\n${start}${left}${off}\nx`);
+    expect(text).toBe(`${start}${left}\nx`);
   });
 
   test("a multipart without any delimiter is text", async () => {
@@ -95,6 +107,12 @@ test("HTML becomes its visible text", () => {
 });
 
 describe("limits", () => {
+  test("lines that begin like delimiters take no longer the more blanks they have", async () => {
+    const short = await readingMs("--a\r\n".repeat(200_000));
+    const blank = `--a${" ".repeat(160)}b\r\n`.repeat(6_000) + `--a${" ".repeat(900)}b\r\n`.repeat(3);
+    expect(await readingMs(blank)).toBeLessThan(3 * short);
+  });
+
   test("depth", async () => {
     const message = await mime("Content-Type: message/rfc822\n\n".repeat(1000));
     expect([...partsByDepth(message)].length).toBeLessThanOrEqual(MIME_LIMITS.depth + 1);
@@ -114,3 +132,11 @@ describe("limits", () => {
     expect(headers[0]?.value.length).toBeLessThanOrEqual(MIME_LIMITS.fieldCharacters);
   });
 });
+
+/** Processor time for a text within as many messages as are entered. */
+async function readingMs(text: string): Promise<number> {
+  const message = Buffer.from(`${"Content-Type: message/rfc822\r\n\r\n".repeat(MIME_LIMITS.depth)}\r\n${text}`);
+  const startedMs = processorMs();
+  await readMimeMessage(message);
+  return processorMs() - startedMs;
+}
