@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import SMTPConnection from "nodemailer/lib/smtp-connection";
 import type { Db } from "../../services/platform/postgres/db.ts";
+import { SubmissionClient, type SubmissionServer } from "./mail-client.ts";
 
 /** Whose mail is sent. */
 export interface Sender {
@@ -19,13 +19,24 @@ export interface BatchResult {
   readonly deliveredPerSecond: number;
 }
 
-/** What became of messages that came over so many connections, messages a second. */
-export interface SubmissionResult {
+export interface SubmissionWay {
   readonly connections: number;
+  readonly tls: boolean;
+}
+
+/** What became of messages that came so, messages a second. */
+export interface SubmissionResult extends SubmissionWay {
   /** Until the last one was accepted and durable. */
   readonly acceptedPerSecond: number;
   /** Until the sink had the last one. */
   readonly deliveredPerSecond: number;
+}
+
+/** What a server is given, Palomar and Postfix alike. */
+export interface SubmissionLoad extends SubmissionWay {
+  readonly messages: number;
+  /** Of the sender. */
+  readonly domain: string;
 }
 
 const CONTACTS_PER_CALL = 10_000;
@@ -55,27 +66,26 @@ export async function measureBatch(
   return { callMs, deliveredPerSecond };
 }
 
-async function untilDelivered(db: Db): Promise<void> {
+export async function untilDelivered(db: Db): Promise<void> {
   const left = async () => Number((await db("deliveries").where({ state: "queued" }).count())[0]?.count);
   for (let queued = await left(); queued > 0; queued = await left()) await sleep(queued > 2_000 ? 500 : 50);
 }
 
-/** Submission with AUTH, from the first message to the last one that the sink took. */
+/**
+ * Submission, from the first message to the last one that the sink took.
+ * @param untilDelivered resolves when the server has delivered all
+ */
 export async function measureSubmission(
-  db: Db,
-  submission: string,
-  sender: Sender,
-  load: { readonly messages: number; readonly connections: number },
+  server: SubmissionServer,
+  load: SubmissionLoad,
+  untilDelivered: () => Promise<void>,
 ): Promise<SubmissionResult> {
   const startedAt = performance.now();
-  const acceptedPerSecond = await submit(submission, sender, load);
-  await untilDelivered(db);
-  const what = `submission with AUTH by ${load.connections} connections, delivered`;
-  return {
-    connections: load.connections,
-    acceptedPerSecond,
-    deliveredPerSecond: report(what, load.messages, startedAt),
-  };
+  const acceptedPerSecond = await submit(server, load);
+  await untilDelivered();
+  const { connections, tls } = load;
+  const deliveredPerSecond = report(`submission by ${describeWay(load)}, delivered`, load.messages, startedAt);
+  return { connections, tls, acceptedPerSecond, deliveredPerSecond };
 }
 
 /** Calls of 50,000 contacts by two clients, until the last is answered: what was accepted is durable then. @returns seconds */
@@ -120,35 +130,31 @@ async function sendMany(
   return answeredMs;
 }
 
-/** Submission with AUTH over so many connections. @returns messages accepted a second */
+/** @example "20 connections in TLS" */
+export function describeWay({ connections, tls }: SubmissionWay): string {
+  return `${connections} connections in ${tls ? "TLS" : "plain text"}`;
+}
+
+/** @returns messages accepted a second */
 export async function submit(
-  address: string,
-  { instance, campaign, domain }: Sender,
-  { messages, connections }: { readonly messages: number; readonly connections: number },
+  server: SubmissionServer,
+  { messages, connections, tls, domain }: SubmissionLoad,
 ): Promise<number> {
-  const [host, port] = address.split(":");
-  const body = `${"Lorem ipsum dolor sit amet, consectetur adipiscing.\r\n".repeat(190)}`;
+  const body = "Lorem ipsum dolor sit amet, consectetur adipiscing.\r\n".repeat(190);
+  const from = `info@${domain}`;
   let next = 0;
   const startedAt = performance.now();
   const client = async () => {
-    const connection = new SMTPConnection({ host, port: Number(port), tls: { rejectUnauthorized: false } });
-    connection.on("error", (error) => print(`submission: ${error.message}`));
-    await new Promise<void>((resolve) => connection.connect(() => resolve()));
-    const credentials = { user: `${instance}-${campaign.numid}`, pass: campaign.apikey };
-    await new Promise<void>((resolve, reject) =>
-      connection.login({ credentials }, (error) => (error ? reject(error) : resolve())),
-    );
+    const connection = await SubmissionClient.open(server, tls);
     while (next < messages) {
       const to = `s${next++}@d${next % 20}.example.net`;
-      const message = `From: info@${domain}\r\nTo: ${to}\r\nSubject: bench\r\nMessage-ID: <${next}@${domain}>\r\n\r\n${body}`;
-      await new Promise<void>((resolve, reject) =>
-        connection.send({ from: `info@${domain}`, to }, message, (error) => (error ? reject(error) : resolve())),
-      );
+      const header = `From: ${from}\r\nTo: ${to}\r\nSubject: bench\r\nMessage-ID: <${next}@${domain}>\r\n\r\n`;
+      await connection.send({ from, to }, header + body);
     }
-    connection.quit();
+    await connection.quit();
   };
   await Promise.all(Array.from({ length: connections }, client));
-  return report(`submission with AUTH by ${connections} connections, accepted and committed`, messages, startedAt);
+  return report(`submission by ${describeWay({ connections, tls })}, accepted and durable`, messages, startedAt);
 }
 
 /** @returns how many a second */

@@ -4,8 +4,8 @@
  * then what a message costs with 1,000 and with 1,000,000 recipients queued. Every message has 10 KB, is DKIM-signed
  * (RSA-2048), personalised where it is a template, and stored with its events in PostgreSQL with fsync on; each service
  * runs in a process of its own, as in production. The sink is Postfix's `smtp-sink`. Postfix with OpenDKIM relays as
- * many messages of that size in the same run, where both are installed: figures are this machine's, the ratios are what
- * counts. All programs carry some thousand messages before what counts, as code of Node is compiled while it runs; the
+ * many messages of that size from the same client in the same run, where both are installed: figures are this machine's,
+ * the ratios are what counts. All programs carry some thousand messages before what counts, as code of Node is compiled while it runs; the
  * first call of a new process is told by itself. The last line is JSON, for a history. `--only calls`: a million
  * recipients (or as many as are given) in calls of 50,000, to new contacts and to known ones, and nothing is delivered.
  * `--rounds n`: how often messages without limits and with them are compared.
@@ -36,17 +36,21 @@ import { addInstance, findInstanceByName } from "../../services/store/mail/insta
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { freePort } from "../support/peers-processes.ts";
 import { cpuSeconds, cpuSecondsWithChildren } from "./cpu-time.ts";
+import type { SubmissionServer } from "./mail-client.ts";
 import { measureInstances } from "./mail-instances.ts";
 import { type LimitsCost, measureLimits } from "./mail-limits.ts";
 import {
   BATCH_HTML,
   type BatchResult,
+  describeWay,
   measureBatch,
   measureCalls,
   measureSubmission,
   type Sender,
   type SubmissionResult,
+  type SubmissionWay,
   submit,
+  untilDelivered,
 } from "./mail-load.ts";
 import { measurePostfix, whyNoPostfix } from "./mail-postfix.ts";
 import { type ProcessorTime, reportProcessorTime } from "./mail-processor-time.ts";
@@ -81,9 +85,8 @@ const SUBMISSION_MESSAGES = Number(options.messages ?? Math.round(RECIPIENTS / 2
 /** Of a round that sending limits are measured by. */
 const LIMITS_MESSAGES = Math.round(SUBMISSION_MESSAGES / 4);
 const QUEUED = Number(options.queued);
-/** Of programs that submit at the same time. */
-const CONNECTIONS = [20, 100];
-const MESSAGE_OCTETS = 10_240;
+/** How programs submit that do so at the same time. */
+const WAYS = [false, true].flatMap((tls) => [20, 100].map((connections) => ({ connections, tls })));
 const SECRET = "the secret of the benchmark";
 const KEY_RING = KeyRing.ofSecret(SECRET);
 const DOMAIN = "sender.example.org";
@@ -136,11 +139,9 @@ async function measure(): Promise<void> {
     obstacle === undefined && isWanted("postfix")
       ? await measurePostfix({
           messages: SUBMISSION_MESSAGES,
-          sizeOctets: MESSAGE_OCTETS,
-          connections: CONNECTIONS,
+          ways: WAYS,
           sinkPort: sink.port,
           domain: DOMAIN,
-          freePort,
         })
       : [];
   if (obstacle !== undefined) print(`no comparison: ${obstacle}`);
@@ -163,6 +164,7 @@ async function measure(): Promise<void> {
         PALOMAR_MAIL_API_LISTEN: "127.0.0.1:0",
         PALOMAR_SUBMISSION_LISTEN: "127.0.0.1:0",
         PALOMAR_SUBMISSIONS_LISTEN: "off",
+        PALOMAR_SUBMISSION_PLAINTEXT_AUTH: "loopback",
       },
     });
     processes.set(name, child);
@@ -188,13 +190,14 @@ async function measure(): Promise<void> {
 
   const compareSubmission = async (submission: string, sender: Sender): Promise<readonly SubmissionResult[]> => {
     if (!isWanted("submission")) return [];
-    const [connections] = CONNECTIONS;
-    await measureSubmission(db, submission, sender, { messages: RECIPIENTS, connections: connections! });
+    const server = serverOf(submission, sender);
+    const measureWay = (way: SubmissionWay, messages: number) =>
+      measureSubmission(server, { ...way, messages, domain: sender.domain }, () => untilDelivered(db));
+    await measureWay(WAYS[0]!, RECIPIENTS);
     const results: SubmissionResult[] = [];
-    for (const connections of CONNECTIONS) {
-      const load = { messages: SUBMISSION_MESSAGES, connections };
-      const measureThese = () => measureSubmission(db, submission, sender, load);
-      results.push((await when("submission", SUBMISSION_MESSAGES, measureThese))!);
+    for (const way of WAYS) {
+      const measureThis = () => measureWay(way, SUBMISSION_MESSAGES);
+      results.push((await when("submission", SUBMISSION_MESSAGES, measureThis))!);
     }
     return results;
   };
@@ -249,8 +252,9 @@ async function measure(): Promise<void> {
     const { submission: listener } = await run("submission");
     const submission = await compareSubmission(listener, sender);
     for (const name of ["mail-api", "delivery"]) await stop(name);
-    const load = { messages: LIMITS_MESSAGES, connections: CONNECTIONS[0]! };
-    const limits = isWanted("limits") ? await compareLimits((from) => submit(listener, from, load), sender) : undefined;
+    const submitFor = (from: Sender) =>
+      submit(serverOf(listener, from), { ...WAYS[0]!, messages: LIMITS_MESSAGES, domain: from.domain });
+    const limits = isWanted("limits") ? await compareLimits(submitFor, sender) : undefined;
     await stop("submission");
     const queue = isWanted("queue") ? await compareQueues() : undefined;
     printComparison({ batch, manyPerSecond, submission, limits, queue }, postfix);
@@ -265,6 +269,11 @@ async function measure(): Promise<void> {
 
 function isWanted(part: string): boolean {
   return options.only === undefined || options.only.includes(part);
+}
+
+function serverOf(listener: string, { instance, campaign }: Sender): SubmissionServer {
+  const [host, port] = listener.split(":") as [string, string];
+  return { host, port: Number(port), credentials: { user: `${instance}-${campaign.numid}`, pass: campaign.apikey } };
 }
 
 async function prepare(db: Db, name: string, domain: string): Promise<Sender> {
@@ -312,10 +321,10 @@ function printComparison(palomar: PalomarResult, postfix: readonly SubmissionRes
   };
   print("| messages a second | Palomar | Postfix with OpenDKIM | ratio |\n|---|---|---|---|");
   line("batch to the sink; best relayed", palomar.batch?.deliveredPerSecond, bestDelivered(postfix));
-  for (const [index, connections] of CONNECTIONS.entries()) {
+  for (const [index, way] of WAYS.entries()) {
     const [ours, theirs] = [palomar.submission[index], postfix[index]];
-    line(`submission by ${connections}; accepted`, ours?.acceptedPerSecond, theirs?.acceptedPerSecond);
-    line(`submission by ${connections}; delivered`, ours?.deliveredPerSecond, theirs?.deliveredPerSecond);
+    line(`submission by ${describeWay(way)}; accepted`, ours?.acceptedPerSecond, theirs?.acceptedPerSecond);
+    line(`submission by ${describeWay(way)}; delivered`, ours?.deliveredPerSecond, theirs?.deliveredPerSecond);
   }
   for (const { process, withoutMs, addedMs, chanceMs } of palomar.limits ?? []) {
     const share = (ms: number) => `${ms.toFixed(3)} ms (${((100 * ms) / withoutMs).toFixed(1)} %)`;

@@ -1,8 +1,9 @@
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { TestCertificate } from "./certificates.ts";
 import { freePort, isInstalled, startPeer } from "./peers-processes.ts";
 import { eventually } from "./stack.ts";
 
@@ -23,6 +24,13 @@ export interface RelayPlan {
   readonly offersDsn: boolean;
   /** Programs that look at each message, in their order: ports of milters, on this machine. */
   readonly milters?: readonly number[];
+  /** It offers STARTTLS. */
+  readonly certificate?: TestCertificate;
+}
+
+export interface PostfixRelay extends MailRelay {
+  /** How many messages wait or are on their way. */
+  queued(): number;
 }
 
 const SBIN = `${process.env.PATH}:/usr/sbin`;
@@ -52,7 +60,8 @@ export async function startPostfixRelay({
   login,
   offersDsn,
   milters = [],
-}: RelayPlan): Promise<MailRelay> {
+  certificate,
+}: RelayPlan): Promise<PostfixRelay> {
   const folder = mkdtempSync(join(tmpdir(), "palomar-relay-postfix-"));
   const port = await freePort();
   const config = join(folder, "config");
@@ -61,6 +70,7 @@ export async function startPostfixRelay({
   run("chown", ["postfix", join(folder, "data")]);
   const to = (one: number) => `[127.0.0.1]:${one}`;
   writeFileSync(join(config, "login"), login ? `${to(relayPort)} ${login.user}:${login.password}\n` : "");
+  if (certificate) writeFileSync(join(config, "tls"), `${certificate.key}\n${certificate.cert}`, { mode: 0o600 });
   writeFileSync(
     join(config, "transports"),
     Object.entries(ports)
@@ -73,8 +83,10 @@ export async function startPostfixRelay({
     ...{ command_directory: "/usr/sbin", daemon_directory: "/usr/lib/postfix/sbin" },
     ...{ myhostname: "postfix.example.net", mydestination: "", alias_maps: "", local_recipient_maps: "" },
     ...{ inet_interfaces: "127.0.0.1", inet_protocols: "ipv4", mynetworks: "127.0.0.0/8" },
+    smtpd_peername_lookup: "no",
     smtpd_recipient_restrictions: "permit_mynetworks,reject",
     smtpd_milters: milters.map((one) => `inet:127.0.0.1:${one}`).join(" "),
+    ...(certificate ? { smtpd_tls_security_level: "may", smtpd_tls_chain_files: join(config, "tls") } : {}),
     ...(offersDsn ? {} : { smtpd_discard_ehlo_keywords: "dsn" }),
     ...{ relayhost: to(relayPort), transport_maps: `texthash:${join(config, "transports")}` },
     ...(login
@@ -96,11 +108,19 @@ export async function startPostfixRelay({
   return {
     port,
     log: () => readFileSync(join(folder, "postfix.log"), "utf8"),
+    queued: () => QUEUES.reduce((sum, name) => sum + countFiles(join(folder, "queue", name)), 0),
     stop: async () => {
       run("postfix", ["-c", config, "stop"]);
       rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
     },
   };
+}
+
+const QUEUES = ["maildrop", "incoming", "active", "deferred"];
+
+function countFiles(folder: string): number {
+  const entries = readdirSync(folder, { withFileTypes: true, recursive: true });
+  return entries.filter((entry) => entry.isFile()).length;
 }
 
 /** The services that relaying takes, none of them in a chroot. */
