@@ -19,10 +19,10 @@ it("a client that leaves while its wrong key is looked up leaves no count behind
     return "refusal" in outcome ? outcome.refusal.code : 235;
   };
   const busy = await database.db.transaction();
-  await busy.raw("lock table campaigns in access exclusive mode");
+  await busy.raw("lock table instances in access exclusive mode");
   const looking = attempt("wrong 1");
   await eventually(
-    () => database.db("pg_locks").where({ granted: false }).whereRaw("relation = 'campaigns'::regclass"),
+    () => database.db("pg_locks").where({ granted: false }).whereRaw("relation = 'instances'::regclass"),
     (waiting) => waiting.length > 0,
   );
   authoriser.forget(dialogue.id);
