@@ -120,15 +120,13 @@ export function finishMessage(
 function fieldsToSend(fields: readonly RawField[], unsubscribe: boolean): RawField[] {
   const signed = signedByAuthor(fields);
   const isReplaced = ({ name }: RawField) => unsubscribe && UNSUBSCRIPTION.has(name) && !signed.has(name);
-  const first = new Map(
-    MIME_FIELDS.filter((name) => !signed.has(name)).map((name) => {
-      const field = fields.find((candidate) => candidate.name === name);
-      return [name, { field, value: field && fieldValue(field) }];
-    }),
-  );
+  const said = new Map<string, string>();
   const isSaidAgain = (field: RawField) => {
-    const said = first.get(field.name);
-    return said !== undefined && said.field !== field && said.value === fieldValue(field);
+    if (!MIME_FIELDS.includes(field.name) || signed.has(field.name)) return false;
+    const value = fieldValue(field);
+    const first = said.get(field.name);
+    if (first === undefined) said.set(field.name, value);
+    return first === value;
   };
   return fields
     .filter((field) => !STRIPPED.has(field.name) && !isReplaced(field) && !isSaidAgain(field))

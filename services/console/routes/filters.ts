@@ -75,7 +75,7 @@ function listEndpoint(context: ConsoleContext, counts: FairTurns): ConsoleEndpoi
           }
         };
         const key = sharerOf(caller, instance.id);
-        return replyItems("filtros", readFilters, { sharer: { key, group: key }, holds: "counts" });
+        return replyItems("filtros", readFilters, (filter) => filter, { sharer: { key, group: key }, holds: "counts" });
       }),
   });
 }

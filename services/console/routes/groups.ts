@@ -4,9 +4,8 @@ import { groupName, groupsFull } from "../../core/mail/contact-input.ts";
 import { unacceptable } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { replyItems } from "../../platform/http/streamed-json.ts";
-import type { Db } from "../../platform/postgres/db.ts";
 import { findContactId } from "../../store/mail/contacts/contact-profiles.ts";
-import { addGroups, leaveGroup, removeGroup, streamGroups } from "../../store/mail/contacts/groups.ts";
+import { addGroups, type GroupSize, leaveGroup, removeGroup, streamGroups } from "../../store/mail/contacts/groups.ts";
 import { areaOf, sharerOf } from "../caller.ts";
 import { consoleEndpoint, type MakeConsoleEndpoints } from "../endpoint.ts";
 import { problem } from "../problems.ts";
@@ -27,7 +26,8 @@ export const makeGroupEndpoints: MakeConsoleEndpoints = (context) => [
     act: ({ caller, params }) =>
       withInstance(context, caller, params.name, async ({ id }) => {
         const key = sharerOf(caller, id);
-        return replyItems("grupos", () => readGroups(context.db, id), { sharer: { key, group: key }, holds: "page" });
+        const readGroups = () => streamGroups(context.db, id);
+        return replyItems("grupos", readGroups, showGroup, { sharer: { key, group: key }, holds: "page" });
       }),
   }),
   consoleEndpoint({
@@ -76,8 +76,4 @@ export const makeGroupEndpoints: MakeConsoleEndpoints = (context) => [
   }),
 ];
 
-async function* readGroups(db: Db, instanceId: number) {
-  for await (const groups of streamGroups(db, instanceId)) {
-    yield groups.map(({ name, contacts }) => ({ nombre: name, contactos: contacts }));
-  }
-}
+const showGroup = ({ name, contacts }: GroupSize) => ({ nombre: name, contactos: contacts });

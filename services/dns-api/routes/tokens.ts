@@ -12,15 +12,12 @@ import {
   type TokenMaker,
   tokenDoesNotExist,
 } from "../../operations/dns/tokens.ts";
-import type { RawReply } from "../../platform/http/endpoint.ts";
-import { streamedReply } from "../../platform/http/streamed-reply.ts";
-import type { Db } from "../../platform/postgres/db.ts";
+import { replyItems } from "../../platform/http/streamed-json.ts";
 import type { DnsCaller } from "../../store/dns/dns-callers.ts";
-import { findQuotaOwner, type QuotaOwner } from "../../store/dns/quota-settings.ts";
+import { findQuotaOwner } from "../../store/dns/quota-settings.ts";
 import { findToken, type ListedToken, tokenPages } from "../../store/dns/tokens.ts";
 import { actorOf } from "../caller.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
-import { jsonListPieces } from "../json-list.ts";
 import { anyCrmId, nameText } from "../schemas.ts";
 import { absoluteName } from "../zone-target.ts";
 
@@ -109,10 +106,7 @@ const reading: MakeEndpoints = ({ db }) => [
     act: async ({ caller, sharer, fields }) => {
       const owner = await ownerOf(db, caller, fields.crm_id);
       if (!owner.ok) return owner;
-      const makePieces = () => listPieces(db, owner.value);
-      const reply = await streamedReply("application/json", makePieces, { sharer, holds: "page" });
-      // There is always a piece.
-      return reply.ok ? ok(reply.value as RawReply) : reply;
+      return replyItems("tokens", () => tokenPages(db, owner.value), showToken, { sharer, holds: "page" });
     },
   }),
   dnsEndpoint("key", {
@@ -212,12 +206,6 @@ async function makerOf(
   const company = caller.mode === "company" ? caller.crmId : crmId?.toLowerCase();
   const holder = company === undefined ? { reseller: caller.resellerId } : { company };
   return ok({ owner: owner.value, holder, actor: actorOf(caller), login: caller.login ?? null });
-}
-
-async function* listPieces(db: Db, owner: QuotaOwner): AsyncGenerator<string> {
-  yield '{"tokens":';
-  yield* jsonListPieces(tokenPages(db, owner), showToken);
-  yield "}";
 }
 
 function showToken(token: ListedToken): z.input<typeof tokenReply> {

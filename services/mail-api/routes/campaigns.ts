@@ -123,7 +123,7 @@ function definitionEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] 
       act: ({ caller, sharer, fields }) => {
         const filter = { type: fields.tipo, numid: fields.numid };
         const readCampaigns = () => streamCampaigns(db, caller.instance.id, filter);
-        return replyList("campanias", readCampaigns, toCampaignJson, sharer);
+        return replyList("campanias", readCampaigns, toCampaignJson, { sharer, holds: "page" });
       },
     }),
   ];

@@ -83,12 +83,10 @@ function invalidContactsEndpoint({ db }: MailServices): AnyEndpoint<MailCaller> 
     reply: z.object({ status: z.literal("ok"), contactos: z.array(contactSummaryJson) }),
     act: ({ caller: { instance }, sharer }) => {
       const readContacts = () => streamInvalidContacts(db, instance.id);
-      return replyList(
-        "contactos",
-        readContacts,
-        (contact) => toContactSummaryJson(contact, instance.timeZone),
+      return replyList("contactos", readContacts, (contact) => toContactSummaryJson(contact, instance.timeZone), {
         sharer,
-      );
+        holds: "page",
+      });
     },
   });
 }

@@ -6,7 +6,7 @@ import { unacceptable } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
 import { FairTurns } from "../../platform/fair-turns.ts";
 import { type AnyEndpoint, endpoint } from "../../platform/http/endpoint.ts";
-import { jsonList, replyJson, replyList } from "../../platform/http/streamed-json.ts";
+import { replyList } from "../../platform/http/streamed-json.ts";
 import { COUNTS_AT_ONCE, countMatches, streamFilters } from "../../store/mail/contacts/filters.ts";
 import { addGroups } from "../../store/mail/contacts/groups.ts";
 import {
@@ -78,12 +78,7 @@ function filterEndpoint({ db, clock }: MailServices): AnyEndpoint<MailCaller> {
           }
         }
       };
-      const writeFilters = async function* () {
-        yield '{"status":"ok",';
-        yield* jsonList("filtros", readFilters(), (filter) => filter);
-        yield "}";
-      };
-      return replyJson(writeFilters, sharer, "counts");
+      return replyList("filtros", readFilters, (filter) => filter, { sharer, holds: "counts" });
     },
   });
 }
@@ -97,7 +92,10 @@ function globalEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] {
       reply: z.object({ status, globales: z.array(valued) }),
       act: ({ caller, sharer }) => {
         const readGlobals = () => streamGlobals(db, caller.instance.id);
-        return replyList("globales", readGlobals, ({ name, value }) => ({ nombre: name, valor: value }), sharer);
+        return replyList("globales", readGlobals, ({ name, value }) => ({ nombre: name, valor: value }), {
+          sharer,
+          holds: "page",
+        });
       },
     }),
     endpoint({

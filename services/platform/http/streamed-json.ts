@@ -18,9 +18,10 @@ export async function replyJson(
 export function replyItems<T>(
   name: string,
   readPages: () => AsyncIterable<readonly T[]>,
-  { sharer, holds }: StreamFor,
+  toJson: (item: T) => unknown,
+  whose: StreamFor,
 ): Promise<Result<RawReply, Refusal>> {
-  return replyJson(() => writeList("{", name, readPages(), (item) => item), sharer, holds);
+  return replyJson(() => writeList("{", name, readPages(), toJson), whose.sharer, whose.holds);
 }
 
 /** The reply `{"status":"ok","<name>":[…]}`. @param readPages of items */
@@ -28,9 +29,9 @@ export function replyList<T>(
   name: string,
   readPages: () => AsyncIterable<readonly T[]>,
   toJson: (item: T) => unknown,
-  sharer: Sharer,
+  whose: StreamFor,
 ): Promise<Result<RawReply, Refusal>> {
-  return replyJson(() => writeList('{"status":"ok",', name, readPages(), toJson), sharer);
+  return replyJson(() => writeList('{"status":"ok",', name, readPages(), toJson), whose.sharer, whose.holds);
 }
 
 async function* writeList<T>(
@@ -44,13 +45,21 @@ async function* writeList<T>(
   yield "}";
 }
 
+type Pages<T> = AsyncIterable<readonly T[]> | Iterable<readonly T[]>;
+
 /** A list as a member of a JSON object. @param pages of its items */
 export async function* jsonList<T>(
   name: string,
-  pages: AsyncIterable<readonly T[]> | Iterable<readonly T[]>,
+  pages: Pages<T>,
   toJson: (item: T) => unknown,
 ): AsyncGenerator<string> {
-  yield `"${name}":[`;
+  yield `"${name}":`;
+  yield* jsonArray(pages, toJson);
+}
+
+/** A JSON array. @param pages of its items */
+export async function* jsonArray<T>(pages: Pages<T>, toJson: (item: T) => unknown): AsyncGenerator<string> {
+  yield "[";
   let separator = "";
   for await (const page of pages) {
     for (const item of page) {

@@ -6,6 +6,7 @@ import { type Refusal, unacceptable } from "../../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../../core/result.ts";
 import { RecordSearches } from "../../../operations/dns/record-searches.ts";
 import type { StreamFor } from "../../../platform/http/stream-places.ts";
+import { jsonArray } from "../../../platform/http/streamed-json.ts";
 import { streamedReply } from "../../../platform/http/streamed-reply.ts";
 import type { Db } from "../../../platform/postgres/db.ts";
 import { type FoundRecords, searchRecords } from "../../../store/dns/console-records.ts";
@@ -15,7 +16,6 @@ import { listPowerdnsZones, type PowerdnsZone, readComments } from "../../../sto
 import type { ListPosition } from "../../../store/dns/zones.ts";
 import { scopeOf } from "../../caller.ts";
 import { type DnsEndpoint, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
-import { jsonListPieces } from "../../json-list.ts";
 import { canonical, contentOf, soaOfZone, zoneId } from "../zone-json.ts";
 
 /** In so many zones records are searched: each is a query. */
@@ -77,7 +77,7 @@ const searchEndpoints = (db: Db, searches: RecordSearches): readonly DnsEndpoint
       searches.run(sharer, async () => {
         const found = await gather(db, caller, fields);
         if (!found.ok) return found;
-        const makePieces = () => jsonListPieces(found.value, (one) => one);
+        const makePieces = () => jsonArray([found.value], (one) => one);
         // All is found by now, and others would wait with it.
         const whose: StreamFor = { sharer, holds: "memory" };
         const reply = await streamedReply("application/json", makePieces, whose, { patienceMs: 0 });
@@ -91,18 +91,18 @@ async function gather(
   db: Db,
   caller: DnsCaller,
   { q, max, object_type: wanted }: { readonly q: string; readonly max: number; readonly object_type: Kind | "all" },
-): Promise<Result<readonly [Found][], Refusal>> {
+): Promise<Result<readonly Found[], Refusal>> {
   const kinds = wanted === "all" ? KINDS : [wanted];
   const ofZones = wanted === "zone" ? { like: likeOf(q), most: max } : undefined;
   const budget = { records: MOST_LOOKED_AT, steps: MOST_STEPS, endsAtMs: performance.now() + LONGEST_MS };
   const isMatch = matcherOf(q, budget);
-  const results: [Found][] = [];
+  const results: Found[] = [];
   let shown = 0;
   for await (const one of findAll(db, caller, { kinds, ofZones, pieces: piecesOf(q), isMatch, budget })) {
     if (one === "too-much") return refuse(unacceptable("pdns-search", { most: MOST_SEARCHED }));
     shown += one.name.length + (one.content?.length ?? 0);
     if (shown > MOST_SHOWN) return refuse(unacceptable("pdns-search-long", { most: MOST_SHOWN }));
-    results.push([one]);
+    results.push(one);
     if (results.length === max) break;
   }
   return ok(results);

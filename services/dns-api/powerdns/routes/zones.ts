@@ -11,7 +11,7 @@ import { replaceRecords } from "../../../operations/dns/zone-files.ts";
 import { changeRrsets } from "../../../operations/dns/zone-records.ts";
 import { enableSigning } from "../../../operations/dns/zone-signing-switch.ts";
 import { RawReply, type Sharer } from "../../../platform/http/endpoint.ts";
-import { streamedReply } from "../../../platform/http/streamed-reply.ts";
+import { jsonArray, replyJson } from "../../../platform/http/streamed-json.ts";
 import type { Db } from "../../../platform/postgres/db.ts";
 import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
 import { readSigning } from "../../../store/dns/dnssec-keys.ts";
@@ -29,7 +29,6 @@ import { recordPages, wholeRrsets } from "../../../store/dns/records.ts";
 import { findZone, type ListPosition, type Zone, zoneDoesNotExist } from "../../../store/dns/zones.ts";
 import { scopeOf } from "../../caller.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
-import { jsonListPieces } from "../../json-list.ts";
 import { weightOfJson } from "../../large-work.ts";
 import { askParentBefore, changeSigningOf, stopSigning } from "../../signing-changes.ts";
 import { replyFromZone } from "../../zone-reply.ts";
@@ -84,9 +83,8 @@ const listing: MakeEndpoints = ({ db }) => [
         const isCovered = !caller.token || coversZone(caller.token.policy, apex.value);
         return ok(found && isCovered ? [showListedZone(found, withDnssec)] : []);
       }
-      const makePieces = () => jsonListPieces(listPages(db, caller), (zone) => showListedZone(zone, withDnssec));
-      const reply = await streamedReply("application/json", makePieces, { sharer, holds: "memory" });
-      return reply.ok ? ok(reply.value ?? []) : reply;
+      const list = () => jsonArray(listPages(db, caller), (zone) => showListedZone(zone, withDnssec));
+      return replyJson(list, sharer, "memory");
     },
   }),
 ];

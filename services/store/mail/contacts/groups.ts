@@ -65,7 +65,7 @@ export async function joinGroups(
 }
 
 /** A group and how many contacts are in it. */
-interface GroupSize {
+export interface GroupSize {
   readonly name: string;
   readonly contacts: number;
 }
