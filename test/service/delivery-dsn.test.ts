@@ -306,9 +306,9 @@ describe("what is due", () => {
         db("delivery_reports").whereNot({ state: "watching" }).orderBy("recipient").select("recipient", "state");
       const wanted = ["withheld", "due", "withheld", "told"];
       await eventually(states, (rows) => rows.map(({ state }) => state).join() === wanted.join());
+      const named = () => seen.map((one) => ("eeid" in one ? one.eeid : "instanceId" in one && one.instanceId));
+      await expect.poll(named).toEqual(expect.arrayContaining([unmade, unreadable, away]));
       await reporter.stop();
-      const named = seen.map((one) => ("eeid" in one ? one.eeid : "instanceId" in one && one.instanceId));
-      expect(named.filter(Boolean)).toEqual(expect.arrayContaining([unmade, unreadable, away]));
     },
   );
 

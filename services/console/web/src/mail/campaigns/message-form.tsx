@@ -93,19 +93,18 @@ function useWriting({ instance, campaign, saved }: MessageFormProps) {
   const [stored, setStored] = useState(writtenIn(campaign));
   const [restored, setRestored] = useState(left !== undefined);
   const [modified, setModified] = useState(left === undefined ? campaign.modificado : left.modified);
-  const [toTell, setToTell] = useState(false);
   const [groups, setGroups] = useState(left?.groups ?? stored.groups);
   const [filters, setFilters] = useState(left?.filters ?? stored.filters);
   const form = useForm(
     left?.message ?? stored.message,
     async ({ source, html, url, ...head }) => {
       const written = { ...head, ...(source === "html" ? { html } : { url }), grupos: groups, filtros: filters };
-      const path = instancePath(instance, "campaigns", campaign.numid, "message");
-      const answer = await request<Campaign>("PUT", path, { body: { ...written, modificado: modified } });
+      const path = instancePath(instance, "campaigns", campaign.numid);
+      const answer = await request<Campaign>("PUT", `${path}/message`, { body: { ...written, modificado: modified } });
       if (!answer.ok && answer.error.code === "message-changed") {
-        // What the page knows now, or is about to, is what the writer is told of.
-        setModified(campaign.modificado);
-        setToTell(true);
+        // Who is told of a change, and saves again, means that change: it is known before they are told.
+        const theirs = await request<Campaign>("GET", path);
+        if (theirs.ok) setModified(theirs.value.modificado);
         saved();
       }
       return answer;
@@ -134,8 +133,6 @@ function useWriting({ instance, campaign, saved }: MessageFormProps) {
     const now = writtenIn(campaign);
     setStored(now);
     if (!unsaved) show(now);
-    else if (toTell) setModified(campaign.modificado);
-    setToTell(false);
   }, [campaign.modificado]);
   const discard = () => {
     show(stored);
