@@ -145,11 +145,11 @@ describe("an alias", () => {
       return body.alias.map(({ problem }: { problem: string }) => problem);
     };
     await expect
-      .poll(problems, { timeout: 20_000 })
+      .poll(problems, { timeout: 60_000 })
       .toEqual(["the resolver answers SERVFAIL", "the name does not exist"]);
     expect([await addresses(zone, "fails"), await addresses(zone, "gone")]).toEqual([["192.0.2.20"], ["192.0.2.21"]]);
-    // Two more answers, 20 seconds apart.
-    await expect.poll(() => addresses(zone, "gone"), { timeout: 60_000 }).toEqual([]);
+    // Two more answers, 20 seconds apart; a busy machine takes as long again.
+    await expect.poll(() => addresses(zone, "gone"), { timeout: 120_000 }).toEqual([]);
     expect(await addresses(zone, "fails")).toEqual(["192.0.2.20"]);
   });
 

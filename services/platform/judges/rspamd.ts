@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { freePort } from "../bind.ts";
+import type { Dispatcher } from "undici";
 import { findResolverAddress } from "../lookups/resolver-server.ts";
 import { askRspamd, type RspamdAnswer } from "../lookups/rspamd.ts";
 import { type JudgedMail, type JudgeSurroundings, objectionsOf, type Verdict } from "./judge.ts";
@@ -13,6 +13,8 @@ const RULES = "/etc/rspamd/common.conf";
 /** At its first start it compiles what it then keeps in its folder. */
 const START_MS = 180_000;
 const ANSWER_MS = 60_000;
+/** Of a socket in its folder, where no other program can be in the way. */
+const URL_OF_SOCKET = "http://localhost";
 
 /** An rspamd of ours, which judges what it is given and nothing else. */
 export interface RunningRspamd {
@@ -32,40 +34,45 @@ export async function startRspamd(
 ): Promise<RunningRspamd | undefined> {
   if (!existsSync(RULES)) return undefined;
   await mkdir(folder, { recursive: true, mode: 0o700 });
-  const port = await freePort();
+  const socket = join(folder, "rspamd.http");
   const nameserver =
     resolver === null ? "" : `nameserver = ["${await findResolverAddress(resolver.host)}:${resolver.port}"];`;
   const suffixes = options.suffixes && join(folder, "suffixes");
   if (suffixes) await writeFile(suffixes, `${options.suffixes.join("\n")}\n`);
   const file = join(folder, "rspamd.conf");
-  await writeFile(file, configuration({ port, nameserver, suffixes: suffixes ?? "$SHAREDIR/effective_tld_names.dat" }));
+  await writeFile(
+    file,
+    configuration({ socket, nameserver, suffixes: suffixes ?? "$SHAREDIR/effective_tld_names.dat" }),
+  );
   const folders = ["DBDIR", "RUNDIR", "LOGDIR", "LOCAL_CONFDIR"].map((name) => `--var=${name}=${folder}`);
   const child = spawn("rspamd", ["-f", "-i", "-c", file, ...folders], { env: { PATH: PROGRAM_PATH }, stdio: "ignore" });
   const gone = new AbortController();
   const ended = new Promise<void>((resolve) => child.once("error", () => resolve()).once("exit", () => resolve()));
   void ended.then(() => gone.abort());
-  const url = `http://127.0.0.1:${port}`;
+  const { Agent } = await import("undici");
+  const dispatcher = new Agent({ connect: { socketPath: socket } });
   const stop = async () => {
     child.kill("SIGTERM");
     const killed = sleep(5_000, undefined, { ref: false }).then(() => child.kill("SIGKILL"));
     await Promise.race([ended, killed]);
+    await dispatcher.destroy();
   };
-  if (!(await answersBefore(AbortSignal.any([gone.signal, AbortSignal.timeout(START_MS)]), url))) {
+  if (!(await answersBefore(AbortSignal.any([gone.signal, AbortSignal.timeout(START_MS)]), dispatcher))) {
     await stop();
     throw new Error("rspamd does not start");
   }
-  return { judge: (mail) => judge(url, mail), stop };
+  return { judge: (mail) => judge(dispatcher, mail), stop };
 }
 
 /** Modules that ask others about a message, or learn from it, are off. */
 const OFF = ["fuzzy_check", "rbl", "asn", "phishing", "url_redirector", "greylist", "neural", "reputation"];
 
 function configuration({
-  port,
+  socket,
   nameserver,
   suffixes,
 }: {
-  readonly port: number;
+  readonly socket: string;
   readonly nameserver: string;
   readonly suffixes: string;
 }): string {
@@ -78,22 +85,22 @@ options {
   dns { ${nameserver} timeout = 2s; retransmits = 3; }
 }
 logging { type = "console"; level = "error"; }
-worker "normal" { bind_socket = "127.0.0.1:${port}"; count = 1; }
+worker "normal" { bind_socket = "${socket} mode=0600"; count = 1; }
 ${OFF.map((name) => `${name} { enabled = false; }\n`).join("")}`;
 }
 
-async function answersBefore(end: AbortSignal, url: string): Promise<boolean> {
+async function answersBefore(end: AbortSignal, dispatcher: Dispatcher): Promise<boolean> {
   while (!end.aborted) {
-    if (await answers(url, end)) return true;
+    if (await answers(dispatcher, end)) return true;
     await sleep(200, undefined, { signal: end }).catch(() => {});
   }
   return false;
 }
 
-async function answers(url: string, signal: AbortSignal): Promise<boolean> {
+async function answers(dispatcher: Dispatcher, signal: AbortSignal): Promise<boolean> {
   try {
     const { request } = await import("undici");
-    const { statusCode, body } = await request(`${url}/ping`, { headersTimeout: 2_000, signal });
+    const { statusCode, body } = await request(`${URL_OF_SOCKET}/ping`, { headersTimeout: 2_000, signal, dispatcher });
     await body.dump();
     return statusCode === 200;
   } catch {
@@ -101,11 +108,14 @@ async function answers(url: string, signal: AbortSignal): Promise<boolean> {
   }
 }
 
-async function judge(url: string, { octets, clientAddress, helo, mailFrom, rcptTo }: JudgedMail): Promise<Verdict> {
+async function judge(
+  dispatcher: Dispatcher,
+  { octets, clientAddress, helo, mailFrom, rcptTo }: JudgedMail,
+): Promise<Verdict> {
   const headers = { IP: clientAddress, Helo: helo, Hostname: helo, From: mailFrom, Rcpt: rcptTo };
   let answer: RspamdAnswer;
   try {
-    answer = await askRspamd(url, octets, { headers, timeoutMs: ANSWER_MS });
+    answer = await askRspamd(URL_OF_SOCKET, octets, { headers, timeoutMs: ANSWER_MS, dispatcher });
   } catch (error) {
     return { judge: "rspamd", kind: "failed", words: (error as Error).message.slice(0, 500) };
   }

@@ -1,3 +1,4 @@
+import type { Dispatcher } from "undici";
 import { z } from "zod";
 import type { ContentScan } from "../../core/mail/guard/content.ts";
 
@@ -62,6 +63,8 @@ export async function askRspamd(
   options: {
     readonly headers: Readonly<Record<string, string | readonly string[]>>;
     readonly timeoutMs: number;
+    /** Where it is reached otherwise than by its address. */
+    readonly dispatcher?: Dispatcher;
   },
 ): Promise<RspamdAnswer> {
   const known = Object.entries(options.headers).filter(([, value]) => value !== "");
@@ -71,6 +74,7 @@ export async function askRspamd(
     headers: Object.fromEntries(known.map(([name, value]) => [name, headerValues(value)])),
     body: octets,
     signal: AbortSignal.timeout(options.timeoutMs),
+    ...(options.dispatcher && { dispatcher: options.dispatcher }),
   });
   const chunks: Buffer[] = [];
   let size = 0;
