@@ -83,7 +83,7 @@ export function batchEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
         const octets = await readArchivedMessage(db, batch.value, address.value.key);
         if (octets !== undefined) return ok({ status: "ok" as const, msg: octets.toString("utf8") });
         const archiving = await findArchiving(db, batch.value, address.value);
-        return refuse(archiving === undefined ? unacceptable("recipient-of-another-send") : NO_COPY[archiving]);
+        return refuse(archiving === undefined ? unacceptable("nothing-sent-to-recipient") : NO_COPY[archiving]);
       },
     }),
   ];
