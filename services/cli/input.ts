@@ -3,6 +3,7 @@ import { parsePeriodSeconds } from "../core/dns/period.ts";
 import { type Refusal, sentenceOf } from "../core/refusal.ts";
 import type { Result } from "../core/result.ts";
 import type { Sentence } from "../core/sentences.ts";
+import type { ReplacedKey } from "../store/key-rotation.ts";
 import type { CommandRuntime } from "./runtime.ts";
 
 const LONGEST_GRACE_SECONDS = 365 * 86_400;
@@ -47,6 +48,14 @@ export function readGrace(runtime: CommandRuntime, text: string | undefined, now
   const seconds = parsePeriodSeconds(text, LONGEST_GRACE_SECONDS);
   if (seconds === undefined || seconds === 0) return runtime.misused(`${text} is no time like 24h, up to a year`);
   return new Date(now.getTime() + seconds * 1_000);
+}
+
+/** Tells of a key whose grace ends by a rotation. */
+export function noteEndedGrace(runtime: CommandRuntime, { olderUntil }: ReplacedKey, now: Date): void {
+  if (olderUntil === null || olderUntil <= now) return;
+  runtime.note(
+    `an older key, to be accepted until ${olderUntil.toISOString()}, has ended: only the latest former one is kept`,
+  );
 }
 
 /** Of an option that may be repeated: its values, in their order. */

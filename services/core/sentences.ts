@@ -286,7 +286,7 @@ export const SENTENCES = {
   "idempotency-key-reused": "Idempotency-Key repetida",
   "send-not-archived": "envio no archivado",
   "send-cancelled": "envio cancelado",
-  "recipient-of-another-send": "destinatario ajeno al envio",
+  "nothing-sent-to-recipient": "nada enviado a este destinatario",
   "not-sent-yet": "todavia no enviado",
   "copy-not-kept": "no hay copia de este mensaje",
   "sending-limit-reached": "limite de envios alcanzado: {allowed} por {grain} ({whose}), sigue {time}",

@@ -33,6 +33,7 @@ export function makeMailDialect({ db, keyRing, clock }: DialectTools): Dialect<M
   const digestOf = makeAttemptDigest();
   return {
     title: "Palomar mail API",
+    version: API_VERSION,
     description:
       "Contacts, campaigns, sending, groups, filters, global variables, whitelist and events of one instance. Fields of GET and DELETE come in a JSON body or in the query string. A trailing slash is optional on every path. `Idempotency-Key` counts for the operations that send, and is ignored by all others.",
     base: "/v1",

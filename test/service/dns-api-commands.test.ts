@@ -75,8 +75,14 @@ describe("palomar reseller", () => {
     const again = await palomar("reseller", "key", "rotate", "three", "--grace", "24h");
     expect((await ask(rotated.json.key)).status).toBe(200);
     expect((await ask(again.json.key)).status).toBe(200);
+    expect(again.notes).toEqual([]);
+    const third = await palomar("reseller", "key", "rotate", "three", "--grace", "1h");
+    expect(third.notes).toEqual([expect.stringMatching(/^an older key, to be accepted until .*Z, has ended/)]);
+    expect(await Promise.all([rotated, again, third].map(async ({ json }) => (await ask(json.key)).status))).toEqual([
+      ...[403, 200, 200],
+    ]);
     await api.database.db("resellers").where({ id: "three" }).update({ previous_key_until: new Date() });
-    expect((await ask(rotated.json.key)).status).toBe(403);
+    expect((await ask(again.json.key)).status).toBe(403);
     expect((await palomar("reseller", "list")).json).toContainEqual({
       reseller_id: "three",
       name: "Three",

@@ -423,6 +423,9 @@ describe("a token", () => {
     const rotated = await palomar("token", "rotate", "one", "certbot", "--company", "acme");
     expect(rotated.json.tsig.name).toBe(added.json.tsig.name);
     expect(rotated.json.tsig.secret).not.toBe(added.json.tsig.secret);
+    const rotate = () => palomar("token", "rotate", "one", "certbot", "--company", "acme", "--grace", "1h");
+    const notes = [...rotated.notes, ...(await rotate()).notes];
+    expect([notes, (await rotate()).notes]).toEqual([[], [expect.stringContaining("an older key")]]);
     expect((await palomar("token", "remove", "one", "certbot", "--company", "acme")).json).toEqual({
       name: "certbot",
       removed: true,

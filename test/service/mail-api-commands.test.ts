@@ -15,6 +15,7 @@ import { readRecordsAt } from "../../services/store/dns/records.ts";
 import { findAnyZone } from "../../services/store/dns/zones.ts";
 import { addZoneOwner, nameOf, putZoneFile } from "../support/dns-server.ts";
 import { startMailApi, type TestMailApi } from "../support/mail-api.ts";
+import { operatorOf } from "../support/operator.ts";
 
 let api: TestMailApi;
 let folder: string;
@@ -175,6 +176,21 @@ describe("palomar instance", () => {
     await palomar("instance", "key", "rotate", "south", "--key", api.south.key);
     expect((await asSouth(key)).status).toBe(403);
     expect((await asSouth(api.south.key)).status).toBe(200);
+  });
+
+  test("key rotate tells of an older key whose grace ends by it, and of no other", async () => {
+    const operator = operatorOf({ db: api.db, keyRing: api.keyRing, config: {} as Config });
+    const rotate = async (...words: string[]) => (await operator("instance", "key", "rotate", "east", ...words)).notes;
+    expect(await rotate("--grace", "24h")).toEqual([]);
+    const [{ previous_key_until: until }] = await api.db("instances").where({ name: "east" }).select();
+    const ended = [
+      `an older key, to be accepted until ${until.toISOString()}, has ended: only the latest former one is kept`,
+    ];
+    expect(await rotate("--grace", "1h")).toEqual(ended);
+    await api.db("instances").where({ name: "east" }).update({ previous_key_until: new Date() });
+    expect(await rotate("--grace", "1h")).toEqual([]);
+    expect(await rotate()).toEqual([expect.stringContaining("has ended")]);
+    expect(await rotate()).toEqual([]);
   });
 
   test("key rotate replaces the key", async () => {

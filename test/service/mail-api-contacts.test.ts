@@ -115,6 +115,7 @@ describe("credentials", () => {
   test("the OpenAPI document and the docs need no key", async () => {
     const document = await api.north.call("GET", "/openapi.json", undefined, { Authorization: "" });
     expect(document.body.openapi).toMatch(/^3\.1/);
+    expect(document.body.info.version).toBe((await api.north.call("GET", "/v1/version")).body.version);
     const declared = Object.entries(document.body.paths).flatMap(([path, methods]) =>
       Object.keys(methods as object).map((method) => `${method.toUpperCase()} ${path}`),
     );
@@ -134,7 +135,16 @@ describe("credentials", () => {
       expect(parametersOf(`/v1/envio/send_${operation}`, "post")).toMatchObject([
         { in: "header", name: "Idempotency-Key" },
       ]);
+      const {
+        403: forbidden,
+        404: unknown,
+        409: repeated,
+      } = document.body.paths[`/v1/envio/send_${operation}`].post.responses;
+      expect(forbidden.description.includes("licencia de archivo requerida")).toBe(operation.endsWith("inline"));
+      expect([unknown.description, repeated.description].join()).toMatch(/`no existe`.*`Idempotency-Key repetida`/);
     }
+    const campaign = document.body.paths["/v1/campania"].get.responses["200"].content["application/json"].schema;
+    expect(campaign.properties.campanias.items.properties.charset.description).toContain("UTF-8");
     // Patterns that only JavaScript understands make the document invalid for readers of other languages.
     expect(JSON.stringify(document.body)).not.toMatch(/\\\\p\{|\(\?[!<]/);
     expect((await api.north.call("GET", "/docs", undefined, { Authorization: "" })).status).toBe(200);

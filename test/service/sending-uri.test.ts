@@ -310,6 +310,29 @@ describe("send_one_form", () => {
   const rawFile = (name: string, type: string, content: string) =>
     `Content-Disposition: form-data; name="${name}"; filename="${name}"\r\nContent-Type: ${type}\r\n\r\n${content}`;
 
+  test("a file's name tells its type where no type is written that can be read", async () => {
+    const campana_id = String(await stack.addCampaign());
+    const form = { campana_id, contacto: EMAIL, html_url: `${base}/page` };
+    const file = (filename: string, ...more: string[]) =>
+      [`Content-Disposition: form-data; name="attach1"; filename="${filename}"`, ...more, "", "x"].join("\r\n");
+    const { status, body } = await sendRawForm([
+      ...Object.entries(form).map(([name, value]) => rawField(name, value)),
+      'Content-Disposition: form-data; name="attach1"; filename=""\r\n\r\n',
+      file("uno.pdf"),
+      file("dos.png", "Content-Type:"),
+      file("tres.pdf", "Content-Type: text/plain"),
+      file("cuatro.zip", "Content-Type: application/octet-stream"),
+      file("cinco.png", "Content-Type: image"),
+      file("seis"),
+    ]);
+    expect(status).toBe(200);
+    const { attachments } = await newest(body.eeid);
+    expect(attachments.map(({ contentType }) => contentType)).toEqual([
+      ...["application/pdf", "image/png", "text/plain"],
+      ...["application/zip", "image/png", "application/octet-stream"],
+    ]);
+  });
+
   test("takes the boundary within a line of a file for the file's, and counts every part", async () => {
     const fields = [rawField("campana_id", String(await stack.addCampaign())), rawField("contacto", EMAIL)];
     const lookalike = `x--b\r\n${rawFile("attach1", "application/x-evil", "")}`;
@@ -369,6 +392,21 @@ describe("send_one_form", () => {
     const { status, body } = await stack.call("POST", "/envio/send_one_form", { campana_id, contacto: EMAIL });
     expect([status, body.on]).toEqual([400, "formulario invalido"]);
   });
+
+  test.each(["application/x-www-form-urlencoded", "multipart/mixed; boundary=b", "multipart/form-data"])(
+    "%s is no form that it takes",
+    async (type) => {
+      const fields = new URLSearchParams({ campana_id: String(await stack.addCampaign()), contacto: EMAIL });
+      fields.set("html_url", `${base}/page`);
+      const response = await fetch(`${await stack.context.addressOf("mail_api")}/v1/envio/send_one_form/`, {
+        method: "POST",
+        headers: { Authorization: "key-of-the-instance", "Content-Type": type },
+        body: fields.toString(),
+      });
+      const { on } = (await response.json()) as ApiAnswer["body"];
+      expect([response.status, on]).toEqual([400, "formulario invalido"]);
+    },
+  );
 });
 
 describe("large calls beside those of others", () => {

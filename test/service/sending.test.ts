@@ -453,7 +453,20 @@ describe("the archive", () => {
     expect([status, body.on]).toEqual([400, "envio no archivado"]);
     expect((await stack.call("GET", `/eeid_eml/${eeid}/ana@one.example.net`)).status).toBe(200);
     const stranger = await stack.call("GET", `/eeid_eml/${eeid}/stranger@one.example.net`);
-    expect([stranger.status, stranger.body.on]).toEqual([400, "destinatario ajeno al envio"]);
+    expect([stranger.status, stranger.body.on]).toEqual([400, "nada enviado a este destinatario"]);
+  });
+
+  test("has nothing for a copy that is left out, which the batch tells of", async () => {
+    const email = "left-out@one.example.net";
+    await stack.call("POST", "/contacto/", { email, invalido: true });
+    const eeid = (await sendOne({ archive: true, copia: [{ cc_email: email }] })).body.eeid;
+    await untilSent(eeid);
+    const { contactos } = await info(eeid);
+    expect(contactos.find((contacto: { email: string }) => contacto.email === email).eventos).toMatchObject([
+      { eventos: "unknown" },
+    ]);
+    const { status, body } = await stack.call("GET", `/eeid_eml/${eeid}/${email}`);
+    expect([status, body.on]).toEqual([400, "nada enviado a este destinatario"]);
   });
 
   test("needs the licence", async () => {

@@ -71,7 +71,10 @@ describe("a message is treated as its campaign says", () => {
   test("kept for a recipient whose address is beyond ASCII too", async () => {
     const { eeid } = await submit({ archive: true }, { html, to: "ñandú@example.net" });
     expect((await keptOf(eeid, "ñandú@example.net")).body.msg).toContain("ñandú@example.net");
-    expect((await readKept(eeid, "ñu@example.net")).body).toEqual({ status: "err", on: "destinatario ajeno al envio" });
+    expect((await readKept(eeid, "ñu@example.net")).body).toEqual({
+      status: "err",
+      on: "nada enviado a este destinatario",
+    });
   });
 
   test("untouched and not kept, where it says so", async () => {

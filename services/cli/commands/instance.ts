@@ -25,7 +25,7 @@ import {
   listInstances,
   setInstanceSettings,
 } from "../../store/mail/instances/instances.ts";
-import { gather, orRefuse, readGrace } from "../input.ts";
+import { gather, noteEndedGrace, orRefuse, readGrace } from "../input.ts";
 import { describeMissingMachines } from "../missing-machines.ts";
 import { publishDkim } from "../publish-dkim.ts";
 import type { CommandRuntime } from "../runtime.ts";
@@ -113,16 +113,21 @@ function registerKeyRotate(instance: Command, runtime: CommandRuntime): void {
     .command("rotate")
     .argument("<name>")
     .option("--key <key>", "the new key; a random one unless given")
-    .option("--grace <time>", "how long the old key is accepted as well, such as 24h; not at all when not given")
+    .option(
+      "--grace <time>",
+      "how long the old key is accepted as well, such as 24h; not at all when not given; keys before it end at once",
+    )
     .description("replace the API key; prints the new one, once")
     .action(async (name: string, options: { readonly key?: string; readonly grace?: string }) => {
       const key = readKey(runtime, options.key);
-      const graceUntil = readGrace(runtime, options.grace, new Date());
+      const now = new Date();
+      const graceUntil = readGrace(runtime, options.grace, now);
       await withInstance(runtime, name, async ({ db, keyRing }, { id }) => {
-        const isFree = await rotateInstanceKey(db, id, hashApiKey(keyRing, "instance", key), graceUntil);
-        if (!isFree) runtime.refuse(CONFLICTS["key-taken"]);
+        const newKey = { keyHash: hashApiKey(keyRing, "instance", key), graceUntil };
+        const replaced = (await rotateInstanceKey(db, id, newKey)) ?? runtime.refuse(CONFLICTS["key-taken"]);
+        runtime.print({ name, key }, key);
+        noteEndedGrace(runtime, replaced, now);
       });
-      runtime.print({ name, key }, key);
     });
 }
 

@@ -57,8 +57,8 @@ export function registerMailCommand(program: Command, runtime: CommandRuntime): 
     .action(async (file: string) => {
       const octets = await readInput(runtime, file);
       const now = new Date();
-      const message = await readReportMessage(octets, now);
-      const read = message.ok ? message : await readReport(octets, now);
+      const bare = await readReport(octets, now);
+      const read = !bare.ok && bare.error === "no-report" ? await readReportMessage(octets, now) : bare;
       if (!read.ok) return runtime.refuse(`no report that counts: ${read.error}`);
       runtime.print(read.value, describeReport(read.value));
     });

@@ -6,7 +6,7 @@ import { deleteReseller } from "../../operations/dns/resellers.ts";
 import { systemClock } from "../../platform/clock.ts";
 import { addReseller, listResellers, setRpzLicence } from "../../store/dns/resellers.ts";
 import { rotateResellerKey } from "../../store/key-rotation.ts";
-import { orRefuse, readGrace } from "../input.ts";
+import { noteEndedGrace, orRefuse, readGrace } from "../input.ts";
 import type { CommandRuntime } from "../runtime.ts";
 import { registerResellerQuota } from "./quota.ts";
 
@@ -58,16 +58,21 @@ function registerKeyRotate(reseller: Command, runtime: CommandRuntime): void {
     .description("API keys of resellers")
     .command("rotate")
     .argument("<reseller_id>")
-    .option("--grace <time>", "how long the old key is accepted as well, such as 24h; not at all when not given")
+    .option(
+      "--grace <time>",
+      "how long the old key is accepted as well, such as 24h; not at all when not given; keys before it end at once",
+    )
     .description("replace the key; prints the new one, once")
     .action(async (id: string, options: { readonly grace?: string }) => {
       const key = makeApiKey();
-      const graceUntil = readGrace(runtime, options.grace, new Date());
-      const known = await runtime.withDatabase(({ db, keyRing }) =>
-        rotateResellerKey(db, id, hashApiKey(keyRing, "dns", key), graceUntil),
+      const now = new Date();
+      const graceUntil = readGrace(runtime, options.grace, now);
+      const replaced = await runtime.withDatabase(({ db, keyRing }) =>
+        rotateResellerKey(db, id, { keyHash: hashApiKey(keyRing, "dns", key), graceUntil }),
       );
-      if (!known) runtime.refuse(`reseller ${id} does not exist`);
+      if (!replaced) return runtime.refuse(`reseller ${id} does not exist`);
       runtime.print({ reseller_id: id, key }, `${id} ${key}`);
+      noteEndedGrace(runtime, replaced, now);
     });
 }
 

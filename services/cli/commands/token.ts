@@ -7,7 +7,7 @@ import { type MadeToken, makeToken, removeToken, rotateToken } from "../../opera
 import type { Db } from "../../platform/postgres/db.ts";
 import { findQuotaOwner, type QuotaOwner } from "../../store/dns/quota-settings.ts";
 import { type ListedToken, tokenPages } from "../../store/dns/tokens.ts";
-import { gather, orRefuse, readGrace } from "../input.ts";
+import { gather, noteEndedGrace, orRefuse, readGrace } from "../input.ts";
 import { COMMAND_ACTOR, type CommandRuntime } from "../runtime.ts";
 
 interface Whose {
@@ -98,15 +98,21 @@ function registerRemove(token: Command, runtime: CommandRuntime): void {
 
 function registerRotate(token: Command, runtime: CommandRuntime): void {
   withOwner(token.command("rotate").argument("<reseller_id>").argument("<name>"))
-    .option("--grace <time>", "how long the old token is accepted as well, such as 24h; not at all when not given")
+    .option(
+      "--grace <time>",
+      "how long the old token is accepted as well, such as 24h; not at all when not given; tokens before it end at once",
+    )
     .description("replace a token's secrets; prints the new ones, once; a TSIG secret is good no more at once")
     .action(async (resellerId: string, name: string, options: Whose & { readonly grace?: string }) => {
-      const until = readGrace(runtime, options.grace, new Date());
+      const now = new Date();
+      const until = readGrace(runtime, options.grace, now);
       const made = await runtime.withDatabase(async ({ db, keyRing }) => {
         const { owner } = await findOwner(runtime, db, resellerId, options);
         return rotateToken({ db, keyRing }, owner, name, until);
       });
-      showMade(runtime, orRefuse(runtime, made));
+      const rotated = orRefuse(runtime, made);
+      showMade(runtime, rotated);
+      noteEndedGrace(runtime, rotated, now);
     });
 }
 

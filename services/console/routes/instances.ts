@@ -174,7 +174,7 @@ const keys: MakeConsoleEndpoints = (context) => {
         withInstance(context, caller, params.name, async ({ id, name }) => {
           const key = makeApiKey();
           const until = graceUntil(clock, fields.grace_hours);
-          await rotateInstanceKey(db, id, hashApiKey(keyRing, "instance", key), until);
+          await rotateInstanceKey(db, id, { keyHash: hashApiKey(keyRing, "instance", key), graceUntil: until });
           return ok({ name, key, old_key_until: until?.toISOString() ?? null });
         }),
     }),

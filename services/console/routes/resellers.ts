@@ -97,7 +97,10 @@ const settingsAndKeys: MakeConsoleEndpoints = ({ db, keyRing, clock }) => [
     act: async ({ params, fields }) => {
       const key = makeApiKey();
       const until = graceUntil(clock, fields.grace_hours);
-      const known = await rotateResellerKey(db, params.id, hashApiKey(keyRing, "dns", key), until);
+      const known = await rotateResellerKey(db, params.id, {
+        keyHash: hashApiKey(keyRing, "dns", key),
+        graceUntil: until,
+      });
       if (!known) return refuse(problem("no-such-reseller"));
       return ok({ reseller_id: params.id, key, old_key_until: until?.toISOString() ?? null });
     },

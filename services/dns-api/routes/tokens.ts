@@ -151,7 +151,10 @@ const changing: MakeEndpoints = (context) => [
         .min(0, "not-negative")
         .max(LONGEST_GRACE_SECONDS, "not-above")
         .default(0)
-        .meta({ description: "seconds for which the former token is good as well; a TSIG secret is so no more" }),
+        .meta({
+          description:
+            "seconds for which the former token is good as well; one before it, and a TSIG secret, are so no more",
+        }),
     }),
     reply: madeReply,
     act: async ({ caller, params, fields: { crm_id, grace } }) => {

@@ -22,13 +22,17 @@ import type { Instance } from "../../store/mail/instances/instances.ts";
 import { setSubmissionSettings } from "../../store/mail/instances/submission-settings.ts";
 import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
+import { LICENCE_NEEDED } from "./sending-fields.ts";
 
 const httpUrl = z
   .string()
   .max(2_000)
   .regex(/^https?:/i)
   .refine(isHttpUrl);
-const charset = z.string().regex(/^[A-Za-z0-9._:-]{0,40}$/);
+const charset = z
+  .string()
+  .regex(/^[A-Za-z0-9._:-]{0,40}$/)
+  .meta({ description: "kept and listed, and used for nothing: UTF-8 is what is read and sent" });
 const name = lineOfText.regex(/\S/, "not-empty");
 
 /** What a campaign sends unless a call says otherwise: all required for type `api`. */
@@ -65,13 +69,14 @@ const campaignJson = z.object({
   asunto_uri: z.string(),
   replyto: z.string(),
   url: z.string(),
-  charset: z.string(),
+  charset,
   desusc: z.string(),
 });
 
 const NO_ARCHIVE_LICENCE = forbidden("archive-licence-needed");
 const TOO_MANY_CAMPAIGNS = unacceptable("campaigns-too-many", { most: MOST_CAMPAIGNS });
 
+const NO_SUCH_CAMPAIGN = { 404: "`no existe`: the campaign" };
 const apikeyReply = z.object({ status: z.literal("ok"), numid: z.int(), camp_apikey: z.string() });
 type ApikeyReply = z.infer<typeof apikeyReply>;
 
@@ -97,6 +102,7 @@ function definitionEndpoints(services: MailServices): AnyEndpoint<MailCaller>[] 
       path: "/campania",
       summary: "Create a campaign",
       fields: newCampaign,
+      refusals: { 403: LICENCE_NEEDED },
       reply: z.object({ status: z.literal("ok"), id: z.string(), numid: z.int(), camp_apikey: z.string().optional() }),
       act: async ({ caller, fields }) => {
         if (fields.tipo === "api" && fields.archive && !caller.instance.archive) return refuse(NO_ARCHIVE_LICENCE);
@@ -142,6 +148,7 @@ function apikeyEndpoints({ db, keyRing }: MailServices): AnyEndpoint<MailCaller>
       path: "/campania_apikey",
       summary: "Read the key of a campaign of type api",
       fields: z.object({ numid: z.int() }),
+      refusals: NO_SUCH_CAMPAIGN,
       reply: apikeyReply,
       act: ({ caller, fields }) => replyWithApikey(caller.instance.id, fields.numid),
     }),
@@ -151,6 +158,7 @@ function apikeyEndpoints({ db, keyRing }: MailServices): AnyEndpoint<MailCaller>
       summary: "Set the key of a campaign of type api",
       fields: z.object({ numid: z.int(), apikey }),
       queryFields: ["numid"],
+      refusals: NO_SUCH_CAMPAIGN,
       reply: apikeyReply,
       act: async ({ caller, fields }) => {
         await setCampaignApikey(db, keyRing, { instanceId: caller.instance.id, numid: fields.numid }, fields.apikey);

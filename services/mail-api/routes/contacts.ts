@@ -35,6 +35,7 @@ function readEndpoint({ db }: MailServices): AnyEndpoint<MailCaller> {
     path: "/contacto/:email",
     summary: "Read a contact",
     params: z.object({ email: z.string() }),
+    refusals: { 404: "`no existe`: the contact" },
     reply: contactReply,
     act: async ({ caller, sharer, params }) => {
       // An address that cannot be one is no contact's.

@@ -27,6 +27,7 @@ export function eventStreamEndpoints({ db }: MailServices, streams: EventStreams
       headerFields: z.object({
         "Last-Event-ID": lastEventId.optional().meta({ description: "the last event that was had" }),
       }),
+      refusals: { 404: "`no existe`: the campaign" },
       reply: z.string(),
       replyType: "text/event-stream",
       act: async ({ caller, fields, headers }) => {

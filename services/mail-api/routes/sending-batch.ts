@@ -54,6 +54,7 @@ export function batchEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
       path: "/eeid_info/:eeid",
       summary: "Read a batch with the events of its recipients",
       params: z.object({ eeid: z.string() }),
+      refusals: { 404: "`no existe`: the send" },
       reply: z.object({ status: z.literal("ok"), envio_efectivo: batchJson }),
       act: async ({ caller, sharer, params }) => {
         const batch = await readBatch(params.eeid, caller.instance);
@@ -71,6 +72,7 @@ export function batchEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
       path: "/eeid_eml/:eeid/:email",
       summary: "Read the message that a recipient of an archived batch got",
       params: z.object({ eeid: z.string(), email: z.string() }),
+      refusals: { 404: "`no existe`: the send; or there is no copy of the message (yet, or any more)" },
       reply: z.object({ status: z.literal("ok"), msg: z.string() }),
       act: async ({ caller, params }) => {
         const batch = await readBatch(params.eeid, caller.instance);
@@ -81,7 +83,7 @@ export function batchEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] 
         const octets = await readArchivedMessage(db, batch.value, address.value.key);
         if (octets !== undefined) return ok({ status: "ok" as const, msg: octets.toString("utf8") });
         const archiving = await findArchiving(db, batch.value, address.value);
-        return refuse(archiving === undefined ? unacceptable("recipient-of-another-send") : NO_COPY[archiving]);
+        return refuse(archiving === undefined ? unacceptable("nothing-sent-to-recipient") : NO_COPY[archiving]);
       },
     }),
   ];

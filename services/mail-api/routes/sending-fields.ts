@@ -72,6 +72,9 @@ export const oneFormWithFiles = oneForm.extend({
   attach2: file.meta({ description: `and so on: \`attach\` with one or two digits, up to ${MOST_ATTACHMENTS} files` }),
 });
 
+/** Why `archive` is refused with 403. */
+export const LICENCE_NEEDED = "`licencia de archivo requerida`: `archive` needs a licence";
+
 export const sentReply = z.object({ status: z.literal("ok"), sent: z.int(), eeid: z.string() });
 
 /** The fields of any of the operations, as far as they are told apart only by what is there. */

@@ -51,10 +51,10 @@ export async function readForm(
       else body.push(chunk);
     });
     incoming.once("aborted", () => give(refuse(UNREADABLE)));
-    parser.on("field", (name, value, { valueTruncated }) => {
+    parser.on("field", (name, value, { valueTruncated, mimeType }) => {
       if (valueTruncated) give(refuse({ kind: "too-large" }));
       if (value.includes(REPLACEMENT)) give(refuse(invalidField(name, "utf-8")));
-      if (ATTACHMENT_FIELD.test(name) && value !== "") give(refuse(invalidField(name, "file-name-needed")));
+      if (ATTACHMENT_FIELD.test(name)) files.push({ name, chunks: value === "" ? [] : [Buffer.from(value)], mimeType });
       fields[name] = value;
     });
     // What is beyond them the parser leaves out without a word.
@@ -63,17 +63,14 @@ export async function readForm(
     }
     parser.on("file", (name, file, { filename, mimeType }) => {
       const chunks: Buffer[] = [];
+      if (ATTACHMENT_FIELD.test(name)) files.push({ name, filename, chunks, mimeType });
       file.on("data", (chunk: Buffer) => chunks.push(chunk));
-      file.once("end", () => {
-        if (!ATTACHMENT_FIELD.test(name)) return;
-        const content = Buffer.concat(chunks);
-        // A browser sends an empty part for an input without a file.
-        if (filename) files.push({ name, filename, content, mimeType });
-        else if (content.length > 0) give(refuse(invalidField(name, "file-name-needed")));
-      });
     });
     parser.once("error", () => give(refuse(UNREADABLE)));
     parser.once("close", async () => {
+      // A browser sends an empty part for an input without a file.
+      const nameless = files.find(({ filename, chunks }) => !filename && chunks.length > 0);
+      if (nameless) return give(refuse(invalidField(nameless.name, "file-name-needed")));
       const declared = await readContentTypes(Buffer.concat(body), formType);
       give(ok({ fields, attachments: toAttachments(files, declared) }));
     });
@@ -81,22 +78,26 @@ export async function readForm(
   });
 }
 
-/** A file as the parser tells it: the media type without its parameters. */
+/** A file as the parser tells it. */
 interface FormFile {
   readonly name: string;
-  readonly filename: string;
-  readonly content: Buffer;
+  /** None where an input was left without a file. */
+  readonly filename?: string;
+  readonly chunks: readonly Buffer[];
+  /** The media type without its parameters; `text/plain` where none is written that can be read. */
   readonly mimeType: string;
 }
 
 /** @param declared is used up */
 function toAttachments(files: readonly FormFile[], declared: ReadonlyMap<string, string[]>): Attachment[] {
-  return files.map(({ name, filename, content, mimeType }) => {
-    const written = declared.get(name)?.shift() ?? "";
-    // What clients say of files that they know nothing of: then the name tells more.
-    if (mimeType === "application/octet-stream") return { filename, content };
-    const isWhole = isContentType(written) && written.toLowerCase().startsWith(mimeType);
-    return { filename, content, contentType: isWhole ? written : mimeType };
+  return files.flatMap(({ name, filename, chunks, mimeType }) => {
+    const written = declared.get(name)?.shift() ?? mimeType;
+    if (!filename) return [];
+    const content = Buffer.concat(chunks);
+    // The name tells more than a client that knows nothing of the file, or that writes no type.
+    const isTold = mimeType !== "application/octet-stream" && written.toLowerCase().startsWith(mimeType);
+    if (!isTold) return { filename, content };
+    return { filename, content, contentType: isContentType(written) ? written : mimeType };
   });
 }
 
@@ -115,6 +116,8 @@ async function readContentTypes(body: Buffer, formType: string): Promise<Map<str
 }
 
 function openParser(incoming: IncomingMessage): busboy.Busboy | undefined {
+  // The parser reads URL-encoded forms as well.
+  if (!/^multipart\/form-data *(?:;|$)/i.test(incoming.headers["content-type"] ?? "")) return undefined;
   try {
     return busboy({
       headers: incoming.headers,
@@ -129,6 +132,6 @@ function openParser(incoming: IncomingMessage): busboy.Busboy | undefined {
       },
     });
   } catch {
-    return undefined; // no multipart body, or one without a boundary
+    return undefined; // a form without a boundary
   }
 }

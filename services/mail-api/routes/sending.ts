@@ -24,6 +24,7 @@ import type { MailCaller } from "../dialect.ts";
 import type { MailServices } from "../services.ts";
 import { batchEndpoints } from "./sending-batch.ts";
 import {
+  LICENCE_NEEDED,
   manyInline,
   manyUri,
   oneForm,
@@ -64,6 +65,13 @@ const idempotencyKey = z
   .regex(/^[\x20-\x7e]{1,255}$/)
   .meta({ description: "for 24 hours the same call under the same key sends nothing more, and gets the first answer" });
 const headerFields = z.object({ "Idempotency-Key": idempotencyKey.optional() });
+/** How sends are refused; those that archive also without the licence for it. */
+const REFUSALS = {
+  403: "`envios retenidos: …`: sending is held",
+  404: "`no existe`: the campaign, or the send that is to be joined",
+  409: "`Idempotency-Key repetida`: the key of another call",
+};
+const ARCHIVE_REFUSALS = { ...REFUSALS, 403: `${LICENCE_NEEDED}; ${REFUSALS[403]}` };
 
 /** Pages are up to 5 MiB and may come slowly. */
 const FETCHING: TurnLimits = { atOnce: 64, perClient: 32, own: 2 };
@@ -77,20 +85,21 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
     underWay: new CallsUnderWay(),
     fetching: new FairTurns(FETCHING),
   };
-  const declare = (operation: string, summary: string, fields: z.ZodType<SendingFields>) =>
+  const declare = (operation: string, summary: string, fields: z.ZodType<SendingFields>, refusals = REFUSALS) =>
     endpoint({
       method: "POST",
       path: `/envio/${operation}`,
       summary,
       headerFields,
       fields,
+      refusals,
       reply: sentReply,
       act: ({ caller, fields, headers, clientAddress, aside }: SendingCall) =>
         send(sending, { operation, caller, headers, fields, clientAddress, aside }),
     });
   return [
     declare("send_one_uri", "Send a web page to one contact", oneUri),
-    declare("send_one_inline", "Send HTML to one contact", oneInline),
+    declare("send_one_inline", "Send HTML to one contact", oneInline, ARCHIVE_REFUSALS),
     endpoint({
       method: "POST",
       path: "/envio/send_one_form",
@@ -98,6 +107,7 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
       headerFields,
       input: "stream",
       form: oneFormWithFiles,
+      refusals: REFUSALS,
       reply: sentReply,
       act: async ({ caller, headers, clientAddress, incoming, aside }) => {
         const form = await aside(() => readForm(incoming, services.config.apiBodyLimitOctets));
@@ -119,7 +129,7 @@ export function sendingEndpoints(services: MailServices): AnyEndpoint<MailCaller
       },
     }),
     declare("send_many_uri", "Send a web page to many contacts", manyUri),
-    declare("send_many_inline", "Send HTML to many contacts", manyInline),
+    declare("send_many_inline", "Send HTML to many contacts", manyInline, ARCHIVE_REFUSALS),
     ...batchEndpoints(services),
   ];
 }

@@ -30,6 +30,7 @@ function changeEndpoints({ db }: MailServices): AnyEndpoint<MailCaller>[] {
       path: `/${path}/:email`,
       summary: path === "invalidar" ? "Make a contact invalid" : "Make a contact valid",
       params: emailInPath,
+      refusals: { 404: "`no existe`: the contact" },
       reply: message,
       act: async ({ caller, params, method }): Promise<Result<Message, Refusal>> => {
         const address = validateAddress(params.email, { allowSmtputf8: true });

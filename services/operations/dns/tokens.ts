@@ -10,8 +10,9 @@ import { invalidField, missingField, notFound, type Refusal, unacceptable } from
 import { ok, type Result, refuse } from "../../core/result.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import { countTokens, lockQuotas, type QuotaOwner } from "../../store/dns/quota-settings.ts";
-import { deleteToken, findToken, insertToken, type ListedToken, replaceTokenHash } from "../../store/dns/tokens.ts";
+import { deleteToken, findToken, insertToken, type ListedToken } from "../../store/dns/tokens.ts";
 import { addTsigKey, deleteTokenKey } from "../../store/dns/tsig-keys.ts";
+import { rotateTokenSecret } from "../../store/key-rotation.ts";
 import { inTransaction } from "../../store/transactions.ts";
 
 /** How tokens begin, so that they are known for what they are wherever they turn up. */
@@ -43,6 +44,12 @@ export interface MadeToken {
   readonly listed: ListedToken;
   readonly secret: string | null;
   readonly tsig: TsigKeyParts | null;
+}
+
+/** A token with its new secrets. */
+export interface RotatedToken extends MadeToken {
+  /** As of `ReplacedKey`. */
+  readonly olderUntil: Date | null;
 }
 
 interface Surroundings {
@@ -88,18 +95,19 @@ export async function rotateToken(
   owner: QuotaOwner,
   name: string,
   graceUntil: Date | null,
-): Promise<Result<MadeToken, Refusal>> {
-  return inTransaction(db, async (transaction): Promise<Result<MadeToken, Refusal>> => {
+): Promise<Result<RotatedToken, Refusal>> {
+  return inTransaction(db, async (transaction): Promise<Result<RotatedToken, Refusal>> => {
     const listed = await findToken(transaction, owner, name);
     if (!listed) return refuse(tokenDoesNotExist(name));
     const secret = listed.hasSecret ? newSecret() : null;
-    if (secret !== null) await replaceTokenHash(transaction, listed.id, hashToken(keyRing, secret), graceUntil);
+    const newKey = secret === null ? undefined : { keyHash: hashToken(keyRing, secret), graceUntil };
+    const replaced = newKey && (await rotateTokenSecret(transaction, listed.id, newKey));
     const key = listed.tsig && readTsigKey(listed.tsig);
     if (key?.ok) {
       await deleteTokenKey(transaction, listed.id);
       await addTsigKey(transaction, keyRing, key.value, listed.id);
     }
-    return ok({ listed, secret, tsig: key?.ok ? key.value : null });
+    return ok({ listed, secret, tsig: key?.ok ? key.value : null, olderUntil: replaced?.olderUntil ?? null });
   });
 }
 

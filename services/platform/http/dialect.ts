@@ -9,6 +9,8 @@ import type { KeyAttempt } from "../guesses/key-guesses.ts";
 export interface Dialect<Caller> {
   readonly title: string;
   readonly description: string;
+  /** The API's own version; that of the product when absent. */
+  readonly version?: string;
   /** Path prefix of every endpoint, such as `/api/v1`. */
   readonly base: string;
   /** The ways to say who calls, for the OpenAPI document. */

@@ -109,6 +109,8 @@ export interface Endpoint<
   readonly jsonReply?: ZodType;
   /** Of what is done, unless it is 200; 204 has no body. */
   readonly replyStatus?: 201 | 204;
+  /** Statuses that it refuses with beside those of all operations, each with its reason, for the OpenAPI document. */
+  readonly refusals?: Readonly<Partial<Record<403 | 404 | 409, string>>>;
   /**
    * Waits for a place to work on a body, before it is parsed: what a large one of JSON becomes takes ten times its octets.
    * It is left when the answer is made.

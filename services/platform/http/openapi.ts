@@ -1,5 +1,6 @@
 import { ZodObject, type ZodRawShape, type ZodType, z } from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
+import { groupBy } from "../../core/groups.ts";
 import { packageVersion } from "../package-folder.ts";
 import type { Credentials, Dialect } from "./dialect.ts";
 import { type AnyEndpoint, type Door, takesQuery } from "./endpoint.ts";
@@ -17,7 +18,7 @@ export function makeOpenapi<Caller>(
   return createDocument({
     openapi: "3.1.0",
     servers: [{ url: "/" }],
-    info: { title: dialect.title, version: packageVersion, description: dialect.description },
+    info: { title: dialect.title, version: dialect.version ?? packageVersion, description: dialect.description },
     components: {
       securitySchemes: Object.assign({}, ...doors.flatMap(credentialsOf)),
     },
@@ -59,10 +60,7 @@ function describeOperation<Caller>(
   declared: AnyEndpoint<Caller>,
   refusal: ZodType,
 ): ZodOpenApiOperationObject {
-  const refused = (why: string) => ({
-    description: why,
-    content: { "application/json": { schema: refusal }, [PROBLEM_TYPE]: { schema: problemJson } },
-  });
+  const refused = { "application/json": { schema: refusal }, [PROBLEM_TYPE]: { schema: problemJson } };
   const body = requestBody(declared, dialect);
   return {
     summary: declared.summary,
@@ -83,18 +81,30 @@ function describeOperation<Caller>(
           },
         }),
       },
-      "400": refused("A field is missing or wrong, or the data does not allow it"),
-      ...(declared.open
-        ? {}
-        : {
-            [dialect.toHttp({ kind: "unauthenticated" }).status]: refused("No credentials, or unknown ones"),
-            ...(declared.authorise ? { "403": refused("Not with these credentials") } : {}),
-            "429": refused("Too many requests: see Retry-After"),
-          }),
-      ...(body.requestBody ? { "413": refused("The body is too large") } : {}),
-      default: refused("Refused, or not available at present"),
+      ...Object.fromEntries(
+        reasonsToRefuse(dialect, declared).map(([status, description]) => [status, { description, content: refused }]),
+      ),
+      ...(body.requestBody && { "413": { description: "The body is too large", content: refused } }),
     },
   };
+}
+
+/** The statuses that an operation refuses with, whatever its body, each with its reasons. */
+function reasonsToRefuse<Caller>(dialect: Dialect<Caller>, declared: AnyEndpoint<Caller>): [string, string][] {
+  const unauthenticated = `${dialect.toHttp({ kind: "unauthenticated" }).status}`;
+  const ofCallers = [
+    [unauthenticated, "No credentials, or unknown ones"],
+    ...(declared.authorise ? [["403", "Not with these credentials"]] : []),
+    ["429", "Too many requests: see Retry-After"],
+  ];
+  const reasons = [
+    ["400", "A field is missing or wrong, or the data does not allow it"],
+    ...(declared.open ? [] : ofCallers),
+    ...Object.entries(declared.refusals ?? {}),
+    ["default", "Refused, or not available at present"],
+  ] as [string, string][];
+  const byStatus = groupBy(reasons, ([status]) => status);
+  return [...byStatus].map(([status, same]) => [status, same.map(([, reason]) => reason).join("; ")]);
 }
 
 /** The fields that may come in the query string: optional where the body may have them instead. */

@@ -119,21 +119,6 @@ export async function deleteToken(db: Db, id: number): Promise<void> {
   await queryRows(db, "delete from dns_tokens where id = $1", [id]);
 }
 
-/** @param graceUntil until when the one before is accepted as well; null: no longer */
-export async function replaceTokenHash(
-  db: Db,
-  id: number,
-  tokenHash: Uint8Array,
-  graceUntil: Date | null,
-): Promise<void> {
-  await queryRows(
-    db,
-    `update dns_tokens set previous_hash = case when $1::timestamptz is null then null else token_hash end,
-            previous_until = $2::timestamptz, token_hash = $3 where id = $4`,
-    [graceUntil?.toISOString() ?? null, graceUntil?.toISOString() ?? null, tokenHash, id],
-  );
-}
-
 /** A caller that came with a token, and until when the token is good. */
 export interface TokenCaller {
   readonly caller: DnsCaller & Required<Pick<DnsCaller, "token">>;

@@ -44,14 +44,16 @@ interface Signature {
 }
 
 /**
- * Reads a DMARC aggregate piece by piece, so that none costs more than its length. Namespaces, unknown elements and the
- * order of elements do not matter. A document type is refused, since only it could declare entities; nothing is ever
- * fetched.
+ * Reads a DMARC aggregate piece by piece, so that none costs more than its length. Namespaces, unknown elements, also
+ * around `<feedback>`, and the order of elements do not matter. A document type is refused, since only it could declare
+ * entities; nothing is ever fetched.
  * @see RFC 7489 appendix C, RFC 9990 §3
  */
 export class DmarcAggregateReader {
   readonly #parser: Parser;
   readonly #path: string[] = [];
+  /** Elements around the `<feedback>` that is open; undefined outside of it. */
+  #around: number | undefined;
   #text = "";
   /** Of the report's head: texts by their path. */
   readonly #head = new Map<string, string>();
@@ -107,25 +109,33 @@ export class DmarcAggregateReader {
     if (name.length > LONGEST_NAME) this.#refuse("malformed");
     this.#path.push(localName(name.slice(0, LONGEST_NAME)));
     this.#text = "";
-    const [root, child] = this.#path;
-    if (this.#path.length !== 2 || root !== "feedback" || child !== "record") return;
+    if (this.#around === undefined && this.#path.at(-1) === "feedback") this.#around = this.#path.length - 1;
+    if (this.#pathInFeedback() !== "record") return;
     this.#records += 1;
     if (this.#records > REPORT_LIMITS.records) this.#refuse("too-many-records");
     this.#record = { texts: new Map(), reasons: [], dkim: [], spf: [] };
   }
 
   #close(isImplied: boolean): void {
-    const path = this.#path.slice(1).join("/");
-    const isRoot = this.#path.length === 1 && this.#path[0] === "feedback";
+    const path = this.#pathInFeedback();
     this.#path.pop();
-    // What ends with the text, and not by its own tag, was cut off.
-    if (isRoot) this.#isWhole = !isImplied;
     const text = this.#text.trim();
     this.#text = "";
+    if (path === undefined) return;
+    if (path === "") {
+      this.#around = undefined;
+      // What ends with the text, and not by its own tag, was cut off.
+      this.#isWhole = !isImplied;
+    }
     const inRecord = path.startsWith("record/") ? path.slice("record/".length) : undefined;
     if (path === "record") this.#addRecord();
     else if (inRecord !== undefined && this.#record !== undefined) noteInRecord(this.#record, inRecord, text);
     else if (text !== "" && HEAD_PATHS.has(path) && !this.#head.has(path)) this.#head.set(path, text);
+  }
+
+  /** The path of the innermost element below `<feedback>`, which has an empty one; undefined outside of it. */
+  #pathInFeedback(): string | undefined {
+    return this.#around === undefined ? undefined : this.#path.slice(this.#around + 1).join("/");
   }
 
   #addRecord(): void {
@@ -149,7 +159,9 @@ export class DmarcAggregateReader {
 
   #reportHead(): Pick<ReportHead, "reporter" | "contact" | "reportId"> | undefined {
     const of = (name: string) => plainWords(this.#head.get(`report_metadata/${name}`));
-    const [reporter, contact, reportId] = [of("org_name"), of("email"), of("report_id")];
+    const [contact, reportId] = [of("email"), of("report_id")];
+    // Reporters that leave their name empty are told apart by where they are reached.
+    const reporter = of("org_name") || (readReportedDomain(/@([^@>]+)>?$/.exec(contact)?.[1]) ?? "");
     return reporter === "" || reportId === "" ? undefined : { reporter, contact, reportId };
   }
 

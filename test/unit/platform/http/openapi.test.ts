@@ -5,6 +5,7 @@ import { ok, refuse } from "../../../../services/core/result.ts";
 import { type Dialect, inHeaders, statusOf } from "../../../../services/platform/http/dialect.ts";
 import { type AnyEndpoint, type Door, endpoint } from "../../../../services/platform/http/endpoint.ts";
 import { makeOpenapi } from "../../../../services/platform/http/openapi.ts";
+import { packageVersion } from "../../../../services/platform/package-folder.ts";
 
 const dialect: Dialect<null> = {
   title: "Test",
@@ -34,6 +35,13 @@ describe("what an operation may answer", () => {
     );
     expect(responsesOf({ ...base, method: "GET", path: "/a", open: true })).toEqual(["200", "400", "default"]);
     expect(responsesOf({ ...base, method: "PUT", path: "/a", open: true, replyStatus: 204 })).toContain("204");
+  });
+
+  test("has every reason for a status", () => {
+    const refusals = { 401: "no licence", 404: "no such thing" };
+    const { responses } = operationOf({ ...base, method: "GET", path: "/a", refusals } as AnyEndpoint<null>);
+    expect(responses["401"]!.description).toBe("No credentials, or unknown ones; no licence");
+    expect(responses["404"]!.description).toBe("no such thing");
   });
 });
 
@@ -124,6 +132,11 @@ describe("what an operation needs", () => {
   });
 });
 
+test("the version is the API's own, or the product's", () => {
+  expect(makeOpenapi({ dialect, endpoints: [] }).info.version).toBe(packageVersion);
+  expect(makeOpenapi({ dialect: { ...dialect, version: "1.5" }, endpoints: [] }).info.version).toBe("1.5");
+});
+
 test("paths count from the root of the server that has the document", () => {
   expect(makeOpenapi({ dialect, endpoints: [] }).servers).toEqual([{ url: "/" }]);
 });
@@ -161,7 +174,7 @@ test("a body of text may be JSON as well", () => {
 });
 
 interface Operation {
-  readonly responses: Readonly<Record<string, { readonly content?: object }>>;
+  readonly responses: Readonly<Record<string, { readonly description: string; readonly content?: object }>>;
   readonly parameters: readonly { readonly name: string; readonly required?: boolean }[];
   readonly requestBody?: {
     readonly required?: boolean;

@@ -73,6 +73,25 @@ describe("a DMARC aggregate is read", () => {
     }
   });
 
+  test.each(["dmarc@Receiver.example.net", "Reports &lt;dmarc@receiver.example.net&gt;"])(
+    "of a reporter without a name, that is reached at %s",
+    async (email) => {
+      const xml = XML.replace("dmarc@receiver.example.net", email).replace("Receiver", " ");
+      expect(await readReport(Buffer.from(xml), NOW)).toMatchObject({
+        ok: true,
+        value: { reporter: "receiver.example.net", rows: ROWS },
+      });
+    },
+  );
+
+  test.each([
+    ["is not closed", '<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">', ""],
+    ["is closed", "<envelope><note>x</note><record/>", "<record></record></envelope>"],
+  ])("within an element that nobody knows and that %s", async (_how, before, after) => {
+    const xml = XML.replace("<feedback>", `${before}<feedback>`) + after;
+    expect(await readReport(Buffer.from(xml), NOW)).toMatchObject({ ok: true, value: { rows: ROWS } });
+  });
+
   test("with rows that say the same counted together", async () => {
     const xml = aggregateXml({ records: [{ count: 2 }, { count: 3 }, { count: 0 }] });
     expect(await readReport(Buffer.from(xml), NOW)).toMatchObject({ value: { rows: [{ messages: 5 }] } });
@@ -126,6 +145,9 @@ describe("what would do harm is refused, in bounded time and memory", () => {
     ["an element without an end", `<feedback${" a".repeat(2_000_000)}`, "malformed"],
     ["a million records", `<feedback>${"<record></record>".repeat(1_000_000)}</feedback>`, "malformed"],
     ["a report that is cut off", XML.slice(0, -12), "malformed"],
+    ["one that is cut off by what is around it", `<a>${XML.replace("</feedback>", "</a>")}`, "malformed"],
+    ["one that is deep within others", `${"<a>".repeat(10)}${XML}`, "too-deep"],
+    ["a reporter without name and address", XML.replace("Receiver", "").replace(/<email>.*<.email>/, ""), "malformed"],
     ["another document", "<html><body>Hello</body></html>", "malformed"],
     ["a count that is none", XML.replace("<count>3", "<count>-3"), "malformed"],
     ["an address that is none", XML.replace("192.0.2.9", "localhost"), "malformed"],

@@ -235,7 +235,7 @@ export const problems = {
     "form-invalid": "The server could not read the form. Reload the page and try again.",
     "archive-licence-needed": "This needs the archive licence.",
     "idempotency-key-reused": "This idempotency key was used for something else.",
-    "recipient-of-another-send": "The recipient belongs to another send.",
+    "nothing-sent-to-recipient": "Nothing was sent to this recipient.",
     "not-sent-yet": "It has not been sent yet.",
     "copy-not-kept": "There is no copy of this message: it was never sent, or what was kept of it is gone.",
     "sending-held": "Sending is held: {reason}",

@@ -276,7 +276,7 @@ export const problems: Texts["problems"] = {
     "form-invalid": "El servidor no pudo leer el formulario. Recargue la página e intente de nuevo.",
     "archive-licence-needed": "Para esto hace falta la licencia de archivo.",
     "idempotency-key-reused": "Esta clave de idempotencia ya se usó para otra cosa.",
-    "recipient-of-another-send": "El destinatario es de otro envío.",
+    "nothing-sent-to-recipient": "A este destinatario no se le envió nada.",
     "not-sent-yet": "Todavía no se envió.",
     "copy-not-kept": "No hay copia de este mensaje: nunca se envió, o lo que se guardó ya no está.",
     "sending-held": "Los envíos están retenidos: {reason}",
