@@ -89,7 +89,7 @@ async function become(wanted: string, victims: readonly (typeof VICTIMS)[number]
     const looking = admin("POST", `${PATH}/check`);
     // In other moments of it each time.
     await sleep(kills * 7);
-    killService(stack.process, victim);
+    await killService(stack.process, victim);
     kills += 1;
     await looking;
     await until(200, "POST", `${PATH}/check`);
@@ -198,7 +198,7 @@ test(
 
     // The keys are made, and nothing of them is published yet.
     const beginning = admin("POST", `${PATH}/rotation`);
-    killService(stack.process, "console");
+    await killService(stack.process, "console");
     await beginning;
     const begun = await eventually(
       () => admin("POST", `${PATH}/rotation`),
