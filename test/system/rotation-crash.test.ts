@@ -183,14 +183,16 @@ test(
       },
     );
     expect(made.status).toBe(200);
-    const { fingerprint } = (
-      await eventually(
-        () => admin("GET", `${PATH}/setup`),
-        ({ body }) => body?.keys?.length === 2,
-        PATIENCE_MS,
-      )
-    ).body;
-    expect((await admin("POST", `${PATH}/setup`, { fingerprint })).body.refused).toEqual([]);
+    // What it looks at in the DNS changes when the zone arrives there: who agreed to what was before is told so.
+    const agreed = await eventually(
+      async () => {
+        const { body } = await admin("GET", `${PATH}/setup`);
+        return body?.keys?.length === 2 ? admin("POST", `${PATH}/setup`, { fingerprint: body.fingerprint }) : undefined;
+      },
+      (answer) => answer?.status === 200,
+      PATIENCE_MS,
+    );
+    expect(agreed?.body.refused).toEqual([]);
     await become("ed25519 signing,rsa signing", []);
     const before = await published();
     const sending = startSending();
