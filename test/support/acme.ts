@@ -1,9 +1,12 @@
 import { execFileSync } from "node:child_process";
-import { createSocket, type Socket } from "node:dgram";
+import { createSocket } from "node:dgram";
 import { mkdtempSync, rmSync } from "node:fs";
 import { request } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { decode } from "dns-packet";
+import { exchangeDatagram } from "./datagrams.ts";
 import { freePort, startPeer } from "./peers-processes.ts";
 
 /** A certificate authority that issues for whoever puts the right TXT record into a zone. */
@@ -20,8 +23,14 @@ export interface AcmeAuthority {
   stop(): Promise<void>;
 }
 
-/** A record is looked for so long after the client has said that it is there: name servers have it a moment after the database. */
-const LOOK_AFTER_MS = 1_000;
+/**
+ * How long a record is looked for at most, once the client has said that it is there: name servers have it a moment after the
+ * database, and `pebble` waits for two seconds.
+ */
+const LOOK_FOR_MS = 1_500;
+const LOOK_EVERY_MS = 100;
+/** Beside it there may be a second one, which comes as late: it is there once nothing has changed for so many looks. */
+const LOOKS_ALIKE = 3;
 
 /** Starts `pebble`, which asks this name server. */
 export async function startAcme(nameServer: { readonly host: string; readonly port: number }): Promise<AcmeAuthority> {
@@ -55,7 +64,7 @@ export async function startAcme(nameServer: { readonly host: string; readonly po
     log: pebble.log,
     stop: async () => {
       await pebble.stop();
-      relay.socket.close();
+      relay.close();
       rmSync(folder, { recursive: true, force: true });
     },
   };
@@ -85,18 +94,35 @@ export function isReady({ url }: AcmeAuthority): Promise<boolean> {
   });
 }
 
-async function relayDns({ host, port }: { readonly host: string; readonly port: number }) {
-  const socket: Socket = createSocket("udp4");
+async function relayDns(nameServer: { readonly host: string; readonly port: number }) {
+  const socket = createSocket("udp4");
+  let isClosed = false;
   await new Promise<void>((resolve) => socket.bind(0, "127.0.0.1", resolve));
-  socket.on("message", (query, from) => {
-    setTimeout(() => {
-      const asking = createSocket("udp4");
-      asking.on("message", (answer) => {
-        socket.send(answer, from.port, from.address);
-        asking.close();
-      });
-      asking.send(query, port, host);
-    }, LOOK_AFTER_MS);
+  socket.on("message", async (query, { port, address }) => {
+    const answer = await lookFor(query, nameServer);
+    if (answer !== undefined && !isClosed) socket.send(answer, port, address);
   });
-  return { socket, address: `127.0.0.1:${socket.address().port}` };
+  const close = () => {
+    isClosed = true;
+    socket.close();
+  };
+  return { close, address: `127.0.0.1:${socket.address().port}` };
 }
+
+/** The answer to a question for TXT records once they are there; to others the first one. */
+async function lookFor(query: Buffer, nameServer: Parameters<typeof exchangeDatagram>[1]): Promise<Buffer | undefined> {
+  const isAwaited = decode(query).questions?.[0]?.type === "TXT";
+  const endsAtMs = performance.now() + LOOK_FOR_MS;
+  let last: Buffer | undefined;
+  for (let alike = 1; ; alike += 1) {
+    const answer = await exchangeDatagram(query, nameServer, { everyMs: 300 }).catch(() => undefined);
+    if (answer === undefined || last === undefined || !answer.equals(last)) alike = 1;
+    last = answer;
+    const isThere = answer !== undefined && answersIn(answer) > 0 && alike >= LOOKS_ALIKE;
+    if (!isAwaited || isThere || performance.now() >= endsAtMs) return last;
+    await sleep(LOOK_EVERY_MS);
+  }
+}
+
+/** ANCOUNT (RFC 1035 §4.1.1). */
+const answersIn = (message: Buffer): number => message.readUInt16BE(6);

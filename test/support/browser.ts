@@ -132,10 +132,10 @@ export async function expectAccessible(page: Page): Promise<void> {
   expect(found, page.url()).toEqual([]);
 }
 
-/** Fails when the page is wider than its window. */
+/** Fails when the page is wider than its window, and stays so: what is drawn to measure follows a window a moment later. */
 export async function expectNoSidewaysScroll(page: Page): Promise<void> {
-  const excess = await page.evaluate<number>("document.documentElement.scrollWidth - window.innerWidth");
-  expect(excess, page.url()).toBeLessThanOrEqual(0);
+  const excess = () => page.evaluate<number>("document.documentElement.scrollWidth - window.innerWidth");
+  await expect.poll(excess, { message: page.url() }).toBeLessThanOrEqual(0);
 }
 
 interface FocusedElement {
@@ -144,13 +144,17 @@ interface FocusedElement {
   readonly seen: boolean;
 }
 
+const NAME_OF = "({ ariaLabel, labels, textContent }) => (ariaLabel ?? labels?.[0]?.textContent ?? textContent).trim()";
+
 const FOCUSED = `(() => {
   const element = document.activeElement;
   const outlined = (part) => part && part.tagName !== "BODY" &&
     (getComputedStyle(part).outlineStyle !== "none" || outlined(part.parentElement));
-  const label = element.getAttribute("aria-label") ?? element.labels?.[0]?.textContent ?? element.textContent;
-  return { name: element === document.body ? "nothing" : label.trim(), seen: Boolean(outlined(element)) };
+  return { name: element === document.body ? "nothing" : (${NAME_OF})(element), seen: Boolean(outlined(element)) };
 })()`;
+
+/** The names of what can have the focus. */
+const STOPS = `[...document.querySelectorAll("a[href], :is(button, input, select, textarea):enabled")].map(${NAME_OF})`;
 
 /** What has the focus. */
 export function focused(page: Page): Promise<FocusedElement> {
@@ -160,9 +164,14 @@ export function focused(page: Page): Promise<FocusedElement> {
 /** More stops than any page has. */
 const MOST_STOPS = 150;
 
-/** Goes from stop to stop with the Tab key to what has this name, as whoever has no mouse does, and sees every stop. */
+/**
+ * Goes from stop to stop with the Tab key to what has this name, as whoever has no mouse does, and sees every stop. Keys are
+ * pressed faster than a page is drawn: they wait until there is such a stop.
+ */
 export async function tabTo(page: Page, name: string | RegExp): Promise<void> {
   const isThere = (stop: string) => (typeof name === "string" ? stop === name : name.test(stop));
+  const isDrawn = async () => (await page.evaluate<string[]>(STOPS)).some(isThere);
+  await expect.poll(isDrawn, { message: `a stop named ${name}` }).toBe(true);
   const passed: string[] = [];
   while (passed.length < MOST_STOPS) {
     await page.keyboard.press("Tab");

@@ -187,11 +187,13 @@ export function killStack(child: ChildProcess): Promise<number | null> {
   return ended(child);
 }
 
-/** `kill -9` of one of a stack's services; the supervisor starts it anew. */
-export function killService(stack: ChildProcess, name: string): void {
-  const service = serviceOf(stack, name);
-  if (service === undefined) throw new Error(`${name} does not run`);
-  process.kill(service, "SIGKILL");
+/** `kill -9` of one of a stack's services, once it runs: it may have been killed a moment ago. The supervisor starts it anew. */
+export async function killService(stack: ChildProcess, name: string): Promise<void> {
+  const service = await eventually(
+    async () => serviceOf(stack, name),
+    (pid) => pid !== undefined,
+  );
+  process.kill(service!, "SIGKILL");
 }
 
 /** The process of one of a stack's services; undefined while it does not run. */

@@ -105,53 +105,49 @@ describe.skipIf(!hasBrowser)(`sender domains in the console${browserNote}`, () =
     [390, "en"],
     [1280, "es"],
     [390, "es"],
-  ] as const)(
-    "shows at %i pixels, in %s, what is reported, and what to publish",
-    async (width, language) => {
-      const { page, complaints, context } = await visit(browser, stack.addresses.console, { width, language });
-      await signIn(page, stack.credentials.operator);
-      const open = async (path: string) => {
-        await page.goto(`${stack.addresses.console}/mail/demo/settings/domains${path}`);
-        await settled(page);
-      };
-      await open(`/${DOMAIN}/reports`);
-      const texts =
-        language === "en"
-          ? ["counts", "no known signature", "came too late"]
-          : ["cuenta", "sin firma conocida", "llegó tarde"];
-      for (const text of texts) await page.locator(".badge").filter({ hasText: text }).first().waitFor();
-      const unconfirmed = page.getByRole("row").filter({ hasText: "198.51.100.66" });
-      expect(await unconfirmed.textContent()).toContain(language === "en" ? "unconfirmed" : "sin confirmar");
-      await expectNoSidewaysScroll(page);
-      await expectAccessible(page);
-      await picture(page, `reports-${width}-${language}`);
-
-      await open(`?domain=${DOMAIN}`);
-      await page.getByRole("button", { name: language === "en" ? /^Propose/ : /^Proponer/ }).click();
-      await page.getByText("_dmarc").first().waitFor();
+  ] as const)("shows at %i pixels, in %s, what is reported, and what to publish", async (width, language) => {
+    const { page, complaints, context } = await visit(browser, stack.addresses.console, { width, language });
+    await signIn(page, stack.credentials.operator);
+    const open = async (path: string) => {
+      await page.goto(`${stack.addresses.console}/mail/demo/settings/domains${path}`);
       await settled(page);
-      // All of what somebody agrees to is in sight, nothing of it has to be scrolled to within.
-      const list = 'document.querySelector(".difference ul")';
-      const hidden = await page.evaluate<number>(`${list}.scrollHeight - ${list}.clientHeight`);
-      expect(hidden).toBeLessThanOrEqual(1);
-      await expectNoSidewaysScroll(page);
-      await expectAccessible(page);
-      await picture(page, `setup-${width}-${language}`);
+    };
+    await open(`/${DOMAIN}/reports`);
+    const texts =
+      language === "en"
+        ? ["counts", "no known signature", "came too late"]
+        : ["cuenta", "sin firma conocida", "llegó tarde"];
+    for (const text of texts) await page.locator(".badge").filter({ hasText: text }).first().waitFor();
+    const unconfirmed = page.getByRole("row").filter({ hasText: "198.51.100.66" });
+    expect(await unconfirmed.textContent()).toContain(language === "en" ? "unconfirmed" : "sin confirmar");
+    await expectNoSidewaysScroll(page);
+    await expectAccessible(page);
+    await picture(page, `reports-${width}-${language}`);
 
-      await page.goto(`${stack.addresses.console}/mail/demo/settings/webhooks`);
-      await settled(page);
-      await page
-        .getByRole("button", { name: language === "en" ? "Set webhook" : /webhook/i })
-        .first()
-        .click();
-      await page.getByLabel(language === "en" ? "a new source fails DMARC" : "un origen nuevo falla DMARC").waitFor();
-      await expectNoSidewaysScroll(page);
-      await picture(page, `webhooks-${width}-${language}`);
-      expect(complaints).toEqual([]);
-      await context.close();
-    },
-    120_000,
-  );
+    await open(`?domain=${DOMAIN}`);
+    await page.getByRole("button", { name: language === "en" ? /^Propose/ : /^Proponer/ }).click();
+    await page.getByText("_dmarc").first().waitFor();
+    await settled(page);
+    // All of what somebody agrees to is in sight, nothing of it has to be scrolled to within.
+    const list = 'document.querySelector(".difference ul")';
+    const hidden = await page.evaluate<number>(`${list}.scrollHeight - ${list}.clientHeight`);
+    expect(hidden).toBeLessThanOrEqual(1);
+    await expectNoSidewaysScroll(page);
+    await expectAccessible(page);
+    await picture(page, `setup-${width}-${language}`);
+
+    await page.goto(`${stack.addresses.console}/mail/demo/settings/webhooks`);
+    await settled(page);
+    await page
+      .getByRole("button", { name: language === "en" ? "Set webhook" : /webhook/i })
+      .first()
+      .click();
+    await page.getByLabel(language === "en" ? "a new source fails DMARC" : "un origen nuevo falla DMARC").waitFor();
+    await expectNoSidewaysScroll(page);
+    await picture(page, `webhooks-${width}-${language}`);
+    expect(complaints).toEqual([]);
+    await context.close();
+  });
 
   it("keeps what is wanted of a domain, and says until when a withdrawn policy is served", async () => {
     const { page, complaints, context } = await visit(browser, stack.addresses.console, { width: 390, language: "en" });
@@ -183,5 +179,5 @@ describe.skipIf(!hasBrowser)(`sender domains in the console${browserNote}`, () =
     await facts.getByText("keys change when somebody says so").waitFor();
     expect(complaints).toEqual([]);
     await context.close();
-  }, 120_000);
+  });
 });

@@ -209,7 +209,7 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     );
     expect(excess).toEqual([0, 0, 0]);
     await desk.getByRole("button", { name: "Discard" }).click();
-    expect(await html.inputValue()).toBe("");
+    await expect.poll(() => html.inputValue()).toBe("");
     await context.close();
   });
 
@@ -311,6 +311,7 @@ describe.skipIf(!hasBrowser)(`mail in the console${browserNote}`, () => {
     await button("Pause").click();
     await page.getByText(/^Paused: /).waitFor();
     await button("Resume").click();
+    await page.getByText(/^Paused: /).waitFor({ state: "detached" });
     await page.getByText("scheduled", { exact: true }).waitFor();
     await button("Cancel campaign").click();
     await dialog().getByRole("button", { name: "Close" }).last().waitFor();

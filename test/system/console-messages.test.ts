@@ -84,7 +84,13 @@ describe.skipIf(!hasBrowser)(`messages in the console${browserNote}`, () => {
   });
 
   it("show the report that came back about them, as it was received", async () => {
-    const { page } = visited;
+    const { page, stack } = visited;
+    const headers = { Authorization: stack.credentials.instance.key };
+    // The page of a message that was delivered is read once.
+    await eventually(
+      () => callApi("GET", `${stack.addresses.mail_api}/v1/contacto/bounce+told@example.org`, headers),
+      ({ body }) => JSON.stringify(body).includes("rebote_hard"),
+    );
     await visited.open("/mail/demo/messages?q=bounce%2Btold%40example.org");
     await page.getByRole("link", { name: "bounce+told@example.org" }).click();
     await page.getByText("Hard bounce").first().waitFor();

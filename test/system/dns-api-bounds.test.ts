@@ -56,7 +56,6 @@ it.skipIf(!isLinux)(
     });
     expect(refused.spentMs).toBeLessThan(1.6 * readOnce.spentMs);
   },
-  120_000,
 );
 
 it.skipIf(!isLinux)(
@@ -87,7 +86,6 @@ it.skipIf(!isLinux)(
     expect(await Promise.all(attacks)).toEqual(Array.from({ length: COMPANIES }, () => [413]));
     expect(Math.max(...besideMs)).toBeLessThan(Math.max(LONGEST_WAIT_MS, 10 * aloneMs));
   },
-  120_000,
 );
 
 function sendCrowded(key: string, body: Buffer): Promise<number> {

@@ -191,5 +191,5 @@ describe.skipIf(process.platform !== "linux")("the memory of the DNS API's proce
       sendFile(keyOf(2), "POST", path(2), JSON.stringify({ create }), "application/json"),
     ]);
     expect(deleted).toEqual([200, 200, 200]);
-  }, 120_000);
+  });
 });

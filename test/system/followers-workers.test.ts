@@ -15,8 +15,8 @@ const HEADERS = { Authorization: "key-of-reseller-one", Reseller: "one", "Conten
 const ZONE = "pools.example.org";
 const INTERVAL_SECONDS = 5;
 const POOLS = 20;
-/** What a busy machine may add to what it takes. */
-const BUSY_MS = 2_000;
+/** What a busy machine may add to what it takes: less than one more interval. */
+const BUSY_MS = 4_500;
 
 let database: TestDatabase;
 let folders: string[];
@@ -72,7 +72,7 @@ const addressOf = (pool: number, member: number) => `127.1.${pool}.${member + 1}
 
 async function makePools(worker: StartedPalomar, fields: object = {}): Promise<void> {
   const { port } = backend.address() as { port: number };
-  const check = { type: "smtp", port, interval: INTERVAL_SECONDS, timeout: 1, tries: 2, recovery: 2, ...fields };
+  const check = { type: "smtp", port, interval: INTERVAL_SECONDS, timeout: 4, tries: 2, recovery: 2, ...fields };
   await call(worker, "POST", "company", { crm_id: "acme", name: "Acme", apikey: "acme-api-key-0001" });
   await call(worker, "POST", `master_zone/${ZONE}`, zoneFields());
   const create = Array.from({ length: POOLS }, (_, pool) => ({
@@ -94,14 +94,18 @@ test("two workers of a node share its checks, and when one is killed none is mis
   await expect.poll(() => looks.size).toBe(3 * POOLS);
   await sleep(2_000);
   // Shared: each address is looked at once in an interval, by one of the two.
-  const before = [...looks.values()].flat().length;
+  const [begunAt, before] = [performance.now(), [...looks.values()].flat().length];
+  /** Of looks since then, to what one in an interval at each address comes to. */
+  const share = () => {
+    const intervals = (performance.now() - begunAt) / (INTERVAL_SECONDS * 1_000);
+    return ([...looks.values()].flat().length - before) / (intervals * 3 * POOLS);
+  };
   await sleep(2 * INTERVAL_SECONDS * 1_000);
-  const made = [...looks.values()].flat().length - before;
-  expect(made).toBeGreaterThanOrEqual(2 * 3 * POOLS - 5);
   // Who is held up for long counts as gone, and both look for a moment.
-  expect(made).toBeLessThanOrEqual(1.5 * 2 * 3 * POOLS);
+  expect(share()).toBeLessThanOrEqual(1.5);
   await killStack(second!.process);
   await sleep(4 * INTERVAL_SECONDS * 1_000);
+  expect(share()).toBeGreaterThanOrEqual(0.75);
   const gaps = [...looks.values()].map((times) => Math.max(...times.slice(1).map((at, index) => at - times[index]!)));
   expect(Math.max(...gaps)).toBeLessThan(2 * INTERVAL_SECONDS * 1_000 + BUSY_MS);
   const dead = addressOf(3, 1);
@@ -164,8 +168,8 @@ test("while the database is away nothing changes, and what went down meanwhile i
   await expect.poll(() => looks.size).toBe(3 * POOLS);
   for (let pool = 0; pool < POOLS; pool += 1) await expect.poll(() => given(witness, pool)).toHaveLength(3);
   const serial = async () => (await call(witness, "GET", `pool/${ZONE}`)).serial;
-  const before = await serial();
   await gate.shut();
+  const before = await serial();
   away.add(addressOf(5, 0));
   await sleep(2 * INTERVAL_SECONDS * 1_000);
   expect(await serial()).toBe(before);

@@ -38,16 +38,17 @@ describe.skipIf(!isMounted)(`a full disk${note}`, () => {
   /** What whoever watches sees, wherever they look. */
   async function expectFullDisk(): Promise<void> {
     const { metrics } = stack.addresses;
-    const ready = await fetch(`${metrics}/readyz`);
-    expect({ status: ready.status, body: await ready.json() }).toMatchObject({
-      status: 503,
-      body: { problems: ["the disk of the database is full"] },
-    });
-    const shown = await (await fetch(`${metrics}/metrics`)).text();
-    expect(shown).toContain("\npalomar_database_up 1\n");
-    expect(shown).toContain("\npalomar_database_writable 0\n");
-    const { stdout } = await runPalomar(["status"], { PALOMAR_DATA_DIR: stack.dataDir });
-    expect(stdout).toContain("WRONG    the disk of the database is full\n");
+    const ready = async () => {
+      const answer = await fetch(`${metrics}/readyz`);
+      return { status: answer.status, body: await answer.json() };
+    };
+    const problems = ["the disk of the database is full"];
+    await expect.poll(ready).toMatchObject({ status: 503, body: { problems } });
+    const lines = async () => (await (await fetch(`${metrics}/metrics`)).text()).split("\n");
+    const shown = ["palomar_database_up 1", "palomar_database_writable 0"];
+    await expect.poll(lines).toEqual(expect.arrayContaining(shown));
+    const told = async () => (await runPalomar(["status"], { PALOMAR_DATA_DIR: stack.dataDir })).stdout;
+    await expect.poll(told).toContain("WRONG    the disk of the database is full\n");
   }
 
   const send = (name: string) =>

@@ -127,9 +127,9 @@ const someArrived = (name: string, count: number) =>
 test("the worker is killed, twice", async () => {
   const sending = sendToAll("worker");
   await someArrived("worker", 120);
-  killService(stack.process, "delivery");
+  await killService(stack.process, "delivery");
   await someArrived("worker", 600);
-  killService(stack.process, "delivery");
+  await killService(stack.process, "delivery");
   const eeids = await sending;
   await untilEverybodyHasIt("worker", 2);
   await untilSent(eeids);
@@ -145,7 +145,7 @@ test("the API is killed while it accepts", async () => {
       (calls) => calls >= acknowledged,
       PATIENCE_MS,
     );
-    killService(stack.process, "mail-api");
+    await killService(stack.process, "mail-api");
   }
   await sending;
   expect(new Set(eeids).size).toBe(RECIPIENTS / PER_CALL);

@@ -56,7 +56,10 @@ describe.each(SECONDARIES)("%s as a secondary, by the printed stanza", (secondar
     async () => {
       await followsChanges(secondary, ["--tsig", "transfers.example:hmac-sha512"]);
       expect(kinds()).not.toContain("tsig-refused");
-      expect(observations.some((one) => one.kind === "transfer-sent" && one.asked.startsWith("IXFR"))).toBe(true);
+      // What was sent is told a moment after it has arrived.
+      await expect
+        .poll(() => observations.some((one) => one.kind === "transfer-sent" && one.asked.startsWith("IXFR")))
+        .toBe(true);
     },
     5 * PATIENCE_MS,
   );

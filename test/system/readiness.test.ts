@@ -42,8 +42,9 @@ it.each<[readonly ServiceName[], number, string]>([
   try {
     await eventually(ask, (answer) => answer.status === 200 && answer.body.status === "ok");
     await gate.shut();
-    const away = await eventually(ask, ({ body }) => body.problems.length > 0);
-    expect(away).toMatchObject({ status, body: { status: word, problems: ["the database does not answer"] } });
+    await expect
+      .poll(ask)
+      .toMatchObject({ status, body: { status: word, problems: ["the database does not answer"] } });
     await gate.open();
     await eventually(ask, (answer) => answer.status === 200 && answer.body.status === "ok");
   } finally {
@@ -53,18 +54,22 @@ it.each<[readonly ServiceName[], number, string]>([
 
 it("name servers start within seconds where the database takes connections and says nothing", async () => {
   const env = environment();
-  await (await startServices(["dns-server"], env)).stop();
+  const start = async () => {
+    const startedMs = performance.now();
+    const running = await startServices(["dns-server"], env);
+    return { running, tookMs: performance.now() - startedMs };
+  };
+  const before = await start();
+  await before.running.stop();
   await gate.shut();
   await gate.hang();
   try {
-    const startedMs = performance.now();
-    const running = await startServices(["dns-server"], env);
-    const tookMs = performance.now() - startedMs;
+    const { running, tookMs } = await start();
     // SERVFAIL would say that no zones are known yet.
     expect(rcodeOf(await askDns(running.addresses.dns!, "www.example.org", "A"))).toBe("REFUSED");
-    running.kill();
+    await running.kill();
     // The driver gives up a connection after 10 s.
-    expect(tookMs).toBeLessThan(9_000);
+    expect(tookMs - before.tookMs).toBeLessThan(9_000);
   } finally {
     await gate.shut();
     await gate.open();
@@ -93,8 +98,7 @@ it("a service that is frozen is not ready: in /readyz, the metrics and `status`,
   );
   try {
     process.kill(frozen, "SIGSTOP");
-    const found = await eventually(readiness, ({ status }) => status !== "ok");
-    expect(found).toEqual({ status: "not ready", problems: ["dns-server does not answer"] });
+    await expect.poll(readiness).toEqual({ status: "not ready", problems: ["dns-server does not answer"] });
     expect(await metrics()).toContain('palomar_service_ready{service="dns-server"} 0\n');
     expect(await metrics()).toContain('palomar_service_ready{service="tracking"} 1\n');
     const { stdout } = await runPalomar(["status"], env);
@@ -129,11 +133,10 @@ it("a database that is read-only, and a mailbox that cannot be read, are in the 
       ...{ password_sealed: "sealed", folder: "INBOX", feedback: "fbl@example.org" },
       ...{ next_poll_at: new Date(Date.now() + 86_400_000), problem: "no route" },
     });
-    const well = await ask("/metrics");
-    expect(well).toContain('\npalomar_problems{kind="mailbox"} 1\n');
-    expect(well).toContain('\npalomar_problems{kind="quarantine"} 0\n');
-    expect(well).toContain("\npalomar_database_writable 1\n");
-    expect(well).toMatch(/\npalomar_disk_free_ratio 0\.\d+\n/);
+    const lines = async () => (await ask("/metrics")).split("\n");
+    const shows = (...wanted: readonly unknown[]) => expect.poll(lines).toEqual(expect.arrayContaining([...wanted]));
+    await shows('palomar_problems{kind="mailbox"} 1', 'palomar_problems{kind="quarantine"} 0');
+    await shows("palomar_database_writable 1", expect.stringMatching(/^palomar_disk_free_ratio 0\.\d+$/));
     expect((await runPalomar(["status"], env)).stdout).toContain("WRONG    mailbox reports cannot be read: no route\n");
     await setReadOnly("on");
     const problem = "the database is read-only (a standby?)";
@@ -141,9 +144,7 @@ it("a database that is read-only, and a mailbox that cannot be read, are in the 
       () => ask("/readyz"),
       (answer) => answer.includes(problem),
     );
-    const readOnly = await ask("/metrics");
-    expect(readOnly).toContain("\npalomar_database_up 1\n");
-    expect(readOnly).toContain("\npalomar_database_writable 0\n");
+    await shows("palomar_database_up 1", "palomar_database_writable 0");
   } finally {
     await setReadOnly("off");
     await db("mailboxes").delete();

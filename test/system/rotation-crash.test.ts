@@ -89,7 +89,7 @@ async function become(wanted: string, victims: readonly (typeof VICTIMS)[number]
     const looking = admin("POST", `${PATH}/check`);
     // In other moments of it each time.
     await sleep(kills * 7);
-    killService(stack.process, victim);
+    await killService(stack.process, victim);
     kills += 1;
     await looking;
     await until(200, "POST", `${PATH}/check`);
@@ -183,14 +183,16 @@ test(
       },
     );
     expect(made.status).toBe(200);
-    const { fingerprint } = (
-      await eventually(
-        () => admin("GET", `${PATH}/setup`),
-        ({ body }) => body?.keys?.length === 2,
-        PATIENCE_MS,
-      )
-    ).body;
-    expect((await admin("POST", `${PATH}/setup`, { fingerprint })).body.refused).toEqual([]);
+    // What it looks at in the DNS changes when the zone arrives there: who agreed to what was before is told so.
+    const agreed = await eventually(
+      async () => {
+        const { body } = await admin("GET", `${PATH}/setup`);
+        return body?.keys?.length === 2 ? admin("POST", `${PATH}/setup`, { fingerprint: body.fingerprint }) : undefined;
+      },
+      (answer) => answer?.status === 200,
+      PATIENCE_MS,
+    );
+    expect(agreed?.body.refused).toEqual([]);
     await become("ed25519 signing,rsa signing", []);
     const before = await published();
     const sending = startSending();
@@ -198,7 +200,7 @@ test(
 
     // The keys are made, and nothing of them is published yet.
     const beginning = admin("POST", `${PATH}/rotation`);
-    killService(stack.process, "console");
+    await killService(stack.process, "console");
     await beginning;
     const begun = await eventually(
       () => admin("POST", `${PATH}/rotation`),

@@ -57,7 +57,7 @@ beforeAll(async () => {
     for await (const chunk of request) chunks.push(chunk);
     hooked.push(JSON.parse(Buffer.concat(chunks).toString()).eventos);
     // It has them, and its answer reaches nobody.
-    if (hooked.length === 2) killService(stack.process, "tracking");
+    if (hooked.length === 2) await killService(stack.process, "tracking");
     else response.end();
   }).listen(0, "127.0.0.1");
   await once(hook, "listening");
@@ -202,9 +202,9 @@ test("the worker is killed, twice: no outcome is lost, attempts are those of the
     PATIENCE_MS,
   ).then(() => killService(stack.process, "mail-api"));
   await answered(60);
-  killService(stack.process, "delivery");
+  await killService(stack.process, "delivery");
   await answered(300);
-  killService(stack.process, "delivery");
+  await killService(stack.process, "delivery");
   recipients = await sending;
   await cutting;
   // One in three is asked twice: before that nobody needs to look, and a look reads all of them.

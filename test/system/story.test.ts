@@ -322,9 +322,10 @@ describe("monitoring", () => {
     // A database or a service that has to wait for a processor may be late for once.
     const ready = await eventually(
       () => callApi("GET", `${stack.addresses.metrics}/readyz`, {}),
-      ({ status }) => status === 200,
+      ({ body }) => body.status === "ok",
     );
     const { served } = ready.body;
+    expect(ready).toMatchObject({ status: 200 });
     expect(ready.body).toEqual({ status: "ok", problems: [], served, expected: served, left_out: [] });
     await eventually(
       () => callApi("GET", `${stack.addresses.metrics}/metrics`, {}),

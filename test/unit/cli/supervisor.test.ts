@@ -140,8 +140,9 @@ test("a service that no longer answers is not ready, until it does again", async
     await problemsOf(supervisor, ["tracking does not answer"]);
     expect(supervisor.states).toEqual([{ name: "tracking", ready: false }]);
     const askedMs = performance.now();
-    expect((await supervisor.collectMetrics()).flat()).toEqual([]);
-    expect(performance.now() - askedMs).toBeLessThan(1_000);
+    for (let time = 0; time < 20; time += 1) expect((await supervisor.collectMetrics()).flat()).toEqual([]);
+    // Who is waited for has two seconds each time.
+    expect(performance.now() - askedMs).toBeLessThan(20_000);
     process.kill(pidOf(), "SIGCONT");
     await problemsOf(supervisor, []);
     expect(supervisor.restarts).toEqual([{ name: "tracking", restarts: 0, hangs: 0 }]);
@@ -157,12 +158,12 @@ test("a service that does not answer for long is ended by force and started agai
   try {
     const frozen = pidOf();
     process.kill(frozen, "SIGSTOP");
-    await eventually(
+    const counted = await eventually(
       async () => supervisor.restarts,
       ([counts]) => counts!.restarts > 0,
     );
+    expect(counted).toEqual([{ name: "tracking", restarts: 1, hangs: 1 }]);
     await problemsOf(supervisor, []);
-    expect(supervisor.restarts).toEqual([{ name: "tracking", restarts: 1, hangs: 1 }]);
     expect(pidOf()).not.toBe(frozen);
   } finally {
     await supervisor.stop();

@@ -31,7 +31,7 @@ export interface Form<V extends FormValues> {
   /** Binds a text field; a refusal that names it is shown beside it. */
   readonly field: (name: keyof V & string) => BoundField;
   readonly check: (name: keyof V & string) => BoundCheck;
-  readonly submit: (event?: Event) => void;
+  readonly submit: (event?: Event) => Promise<void>;
 }
 
 /**

@@ -13,6 +13,7 @@ import { POLICY_VERBS } from "../../../../services/core/dns/policy-verbs.ts";
 import { TYPE } from "../../../../services/core/dns/rr-types.ts";
 import { judgeAsked, judgeChange } from "../../../../services/core/dns/token.ts";
 import { sentenceOf } from "../../../../services/core/refusal.ts";
+import { processorMs } from "../../../support/processor-time.ts";
 
 function name(text: string): DomainName {
   const parsed = parseDomainName(text);
@@ -175,9 +176,9 @@ describe("policies", () => {
       "invalid field: zones: at most 2000 labels in all entries together",
     ],
   ])("compares %s in little time", (_, text, words) => {
-    const start = performance.now();
+    const start = processorMs();
     expect(refusal(text)).toBe(words);
-    expect(performance.now() - start).toBeLessThan(1_500);
+    expect(processorMs() - start).toBeLessThan(1_500);
   });
 
   it("keeps what it reads", () => {

@@ -158,7 +158,7 @@ test("a body that comes slowly is ended when another client needs its place, and
     clearInterval(dripping);
     await listener.close(0);
   }
-}, 20_000);
+});
 
 test("a body that is no file has its time also where files have more", async () => {
   const app = Object.assign(new Koa(), { silent: true });

@@ -21,7 +21,6 @@ function childrenAt(folder: string): number[] {
 
 test.skipIf(!existsSync("/etc/rspamd/common.conf"))(
   "an rspamd that is killed at its start is not waited for (skipped where it is not installed)",
-  { timeout: 60_000 },
   async () => {
     const folder = mkdtempSync(join(tmpdir(), "palomar-rspamd-"));
     onTestFinished(() => rmSync(folder, { recursive: true }));

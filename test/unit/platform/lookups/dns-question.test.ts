@@ -46,12 +46,12 @@ test("what is no answer to the question is passed over", async () => {
     const answer = answerTo(query);
     return [Buffer.from("stray"), query, withId(answer, answer.readUInt16BE(0) + 1), answer];
   });
-  expect(await askDns(at, QUESTION, 2_000)).toMatchObject({ ok: true, value: { transport: "udp" } });
+  expect(await askDns(at, QUESTION, 60_000)).toMatchObject({ ok: true, value: { transport: "udp" } });
 });
 
 test("a server that sends nothing else is no silent one", async () => {
   const at = await startServer(() => [Buffer.from("stray")]);
-  expect(await askDns(at, QUESTION, 300)).toEqual({ ok: false, error: "malformed" });
+  expect(await askDns(at, QUESTION, 2_000)).toEqual({ ok: false, error: "malformed" });
 });
 
 test("nothing is heard where nobody answers, or there is no way to the server", async () => {

@@ -50,7 +50,7 @@ export function LookupBox({ first, onAsk }: LookupBoxProps) {
     },
   );
   useEffect(() => {
-    if (onAsk && first.name !== "") form.submit();
+    if (onAsk && first.name !== "") void form.submit();
   }, []);
   const types = ["ANY", "SOA", "DNSKEY", ...RECORD_FORMS.map(({ type }) => type)];
   return (

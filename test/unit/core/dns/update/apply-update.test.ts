@@ -7,6 +7,7 @@ import { decodeSoaRdata } from "../../../../../services/core/dns/soa.ts";
 import { applyUpdate, changesNothing } from "../../../../../services/core/dns/update/apply-update.ts";
 import { readUpdateRequest, type UpdateStep } from "../../../../../services/core/dns/update/update-request.ts";
 import { editRecords } from "../../../../../services/core/dns/zone-edit.ts";
+import { processorMs } from "../../../../support/processor-time.ts";
 import { accepted, nameOf, recordOf } from "../support.ts";
 import { bare, updateMessage, withData } from "./support.ts";
 
@@ -124,9 +125,9 @@ describe("steps", () => {
     ],
   ])("of %s as a name has records take little time", (_, stepOf) => {
     const steps = many.map((__, index) => stepOf(index));
-    const start = performance.now();
+    const start = processorMs();
     expect(applyUpdate(zone, many, { apex: zone.apex, prerequisites: [], steps }).ok).toBe(true);
-    expect(performance.now() - start).toBeLessThan(1_500);
+    expect(processorMs() - start).toBeLessThan(1_500);
   });
 
   it("set the SOA when its serial is ahead", () => {

@@ -1,9 +1,9 @@
-import { performance } from "node:perf_hooks";
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { DmarcAggregateReader } from "../../../../../services/core/mail/reports/dmarc-aggregate.ts";
 import { fullBudget, type ReportRefusal } from "../../../../../services/core/mail/reports/report.ts";
 import { readReport, readReportMessage } from "../../../../../services/operations/mail/reports/read-report.ts";
+import { processorMs } from "../../../../support/processor-time.ts";
 import { aggregateXml, gzipped, reportMessage, tlsReportJson } from "../../../../support/sender-reports.ts";
 import { settledMemory } from "../../../../support/settled-memory.ts";
 import { zipOf } from "../../../../support/zip.ts";
@@ -160,9 +160,9 @@ describe("what would do harm is refused, in bounded time and memory", () => {
     ["nothing at all", "", "no-report"],
   ];
   test.each(hostile)("%s", async (_what, content, refusal) => {
-    const startedAt = performance.now();
+    const startedAt = processorMs();
     expect(await readReport(Buffer.from(content), NOW)).toEqual({ ok: false, error: refusal });
-    expect(performance.now() - startedAt).toBeLessThan(10_000);
+    expect(processorMs() - startedAt).toBeLessThan(10_000);
   });
 
   test("more records than a report may have", async () => {
@@ -177,10 +177,10 @@ describe("what would do harm is refused, in bounded time and memory", () => {
     const message = reportMessage(archive).replace("--cut--", `${part.repeat(100)}--cut--`);
     let turnsOfOthers = 0;
     const others = setInterval(() => turnsOfOthers++, 5);
-    const startedAt = performance.now();
+    const startedAt = processorMs();
     expect(await readMessage(message)).toEqual({ ok: false, error: "too-large" });
     clearInterval(others);
-    expect(performance.now() - startedAt).toBeLessThan(20_000);
+    expect(processorMs() - startedAt).toBeLessThan(20_000);
     expect(turnsOfOthers).toBeGreaterThan(20);
   });
 
@@ -212,18 +212,18 @@ describe("what would do harm is refused, in bounded time and memory", () => {
   });
 
   test("JSON whose entries are all wrong", async () => {
-    const startedAt = performance.now();
+    const startedAt = processorMs();
     const json = `{"policies":[${"{},".repeat(1_000_000)}{}]}`;
     expect(await readReport(Buffer.from(json), NOW)).toEqual({ ok: false, error: "too-many-records" });
-    expect(performance.now() - startedAt).toBeLessThan(5_000);
+    expect(processorMs() - startedAt).toBeLessThan(5_000);
   });
 
   test("blanks that could be base64", async () => {
-    const startedAt = performance.now();
+    const startedAt = processorMs();
     expect(await readMessage(reportMessage(`${"A ".repeat(1_000_000)}!`, { encoding: "8bit" }))).toEqual({
       ok: false,
       error: "no-report",
     });
-    expect(performance.now() - startedAt).toBeLessThan(5_000);
+    expect(processorMs() - startedAt).toBeLessThan(5_000);
   });
 });

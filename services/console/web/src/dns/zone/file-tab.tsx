@@ -106,7 +106,8 @@ function Replacement({ reseller, domain, text, keep, onDone }: ReplacementProps)
     async (looked: { text: string; preview: ZonePreview }) => {
       const path = dnsApi(reseller, "zone_file", domain) + queryOf({ serial: looked.preview.at_serial });
       const answer = await request<{ serial: number; records: number }>("PUT", path, { text: looked.text });
-      if (!answer.ok && answer.error.code === "zone-changed") form.submit();
+      // Who is told of a change, and replaces the zone again, means that change: it is shown before they are told.
+      if (!answer.ok && answer.error.code === "zone-changed") await form.submit();
       return answer;
     },
     ({ records, serial }) => {

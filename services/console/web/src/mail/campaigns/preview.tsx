@@ -38,7 +38,7 @@ export function Preview({ instance, campaign }: PreviewProps) {
   );
   // Drawn at first, and anew when the message was saved.
   const written = JSON.stringify([campaign.asunto, campaign.url, campaign.html]);
-  useEffect(() => form.submit(), [written]);
+  useEffect(() => void form.submit(), [written]);
   return (
     <div class={`preview ${shape}`}>
       <form class="preview-head" onSubmit={form.submit} noValidate>
