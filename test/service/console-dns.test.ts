@@ -121,7 +121,7 @@ describe("ACLs", () => {
     const zones = Array.from({ length: 1_000 }, (_, index) => `zone-${String(index).padStart(4, "0")}.example.org`);
     await one.call("POST", "/resellers/one/acls", { name, zones });
     const facts = {
-      ...{ aclName: name, key: null, primary: { host: "192.0.2.53", port: 53 } },
+      ...{ resellerId: "one", aclName: name, key: null, primary: { host: "192.0.2.53", port: 53 } },
       zones: zones.map((zone) => ({ name: zone, isCatalog: false })),
     };
     const path = `/admin/v1/resellers/one/acls/${encodeURIComponent(name)}/stanza?for=${program}&primary=192.0.2.53:53`;

@@ -60,7 +60,7 @@ async function composeStanza(
   const { resellerId, name, primary, options } = wanted;
   const acl = await findAcl(db, keyRing, resellerId, name);
   if (!acl) return runtime.refuse(`ACL ${name} does not exist`);
-  const facts = { aclName: name, key: acl.tsig, primary };
+  const facts = { resellerId, aclName: name, key: acl.tsig, primary };
   if (options.rpz.length === 0) {
     if (!isOneOf(SECONDARIES, options.for)) return runtime.misused(`${options.for} is no secondary: give --rpz FEED`);
     const zones = await listAclZones(db, resellerId, acl.zones);
