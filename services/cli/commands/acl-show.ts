@@ -11,6 +11,7 @@ import {
 import { parseDomainName } from "../../core/dns/name.ts";
 import type { Config } from "../../platform/config/config.ts";
 import { addressPort, type HostPort } from "../../platform/config/config-values.ts";
+import { firstAddress } from "../../platform/service.ts";
 import { findAcl } from "../../store/dns/acls.ts";
 import { findFeed } from "../../store/dns/rpz-feeds.ts";
 import { listAclZones } from "../../store/dns/transfer-zones.ts";
@@ -94,7 +95,7 @@ function readPrimary(runtime: CommandRuntime, given: string | undefined): HostPo
 /** The first address of the running server, else of the configured one. */
 function runningServer(config: Config): string | undefined {
   const dns = readAddresses(config)?.dns;
-  if (dns) return dns.split(",")[0];
+  if (dns) return firstAddress(dns);
   const [first] = config.listen.dns;
   return first && (first.host.includes(":") ? `[${first.host}]:${first.port}` : `${first.host}:${first.port}`);
 }

@@ -177,7 +177,7 @@ async function readPrimary(
   { addressOf }: ConsoleContext,
   given: string | undefined,
 ): Promise<Result<ServerAddress, Refusal>> {
-  const address = addressPort(given ?? (await addressOf("dns")).split(",")[0] ?? null);
+  const address = addressPort(given ?? (await addressOf("dns")));
   if (!address.ok) return refuse(invalidField("primary", "address-port"));
   if (address.value.host === "0.0.0.0" || address.value.host === "::") {
     return refuse(problem("primary-needed"));
