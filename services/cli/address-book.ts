@@ -1,7 +1,7 @@
 import { CannotListen, formatBound } from "../platform/bind.ts";
 import type { Config } from "../platform/config/config.ts";
 import type { HostPort } from "../platform/config/config-values.ts";
-import type { Addresses, AddressName } from "../platform/service.ts";
+import { type Addresses, type AddressName, firstAddress } from "../platform/service.ts";
 
 /** Which setting each listener follows, which variable sets it, and whether it is spoken to by HTTP. */
 export const LISTENERS = {
@@ -50,11 +50,11 @@ export class AddressBook {
     for (const wake of this.#waiting.splice(0)) wake();
   }
 
-  /** Waits for a listener that is still to come; one that is no part of this stack is taken at its configured address. */
+  /** Its first address. Waits for a listener that is still to come; one that is no part of this stack is taken at its configured one. */
   async addressOf(name: AddressName): Promise<string> {
     for (;;) {
       const address = this.#known[name];
-      if (address !== undefined) return address;
+      if (address !== undefined) return firstAddress(address);
       if (this.#expected && !this.#expected.has(name)) return this.#configured(name);
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     }

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import type { Config } from "../platform/config/config.ts";
 import { splitHostPort } from "../platform/config/config-values.ts";
 import type { Db } from "../platform/postgres/db.ts";
-import type { Addresses } from "../platform/service.ts";
+import { type Addresses, firstAddress } from "../platform/service.ts";
 import { type Credentials, credentialsPath } from "./demo.ts";
 
 export interface BannerOptions {
@@ -53,7 +53,10 @@ function listAddresses(addresses: Addresses): string[] {
 }
 
 /** Commands for a POSIX shell; on later starts keys are read from the credentials file instead of being shown again. */
-async function sampleCommands({ config, addresses, credentials }: BannerOptions, zone: string): Promise<string[]> {
+async function sampleCommands(options: BannerOptions, zone: string): Promise<string[]> {
+  const { config, credentials } = options;
+  const all = Object.entries(options.addresses).map(([name, addresses]) => [name, firstAddress(addresses)]);
+  const addresses: Addresses = Object.fromEntries(all);
   const file = credentialsPath(config.dataDir).replaceAll("'", "'\\''");
   const kept = (field: string) => `$(node -p 'require("${file}").${field}')`;
   const resellerKey = credentials?.reseller.key ?? kept("reseller.key");
@@ -76,13 +79,13 @@ async function sampleCommands({ config, addresses, credentials }: BannerOptions,
   }
   // Not right behind the record: a change may take 100 ms to the wire, and pasted lines run at once.
   if (addresses.dns) {
-    const [host, port] = splitAddress(addresses.dns);
+    const { host, port } = splitHostPort(addresses.dns);
     commands.push(`dig @${host} -p ${port} www.${zone} A +noall +answer`);
   }
   if (addresses.submission && addresses.mail_api) {
     const key = `"$(echo "$CAMPAIGN" | sed 's/.*"camp_apikey": *"\\([^"]*\\)".*/\\1/')"`;
     commands.push(
-      `swaks --server ${addresses.submission.split(",")[0]} --tls --auth PLAIN --auth-user demo-$NUMID --auth-password ${key} --from news@demo.example --to someone@example.org`,
+      `swaks --server ${addresses.submission} --tls --auth PLAIN --auth-user demo-$NUMID --auth-password ${key} --from news@demo.example --to someone@example.org`,
     );
   }
   return commands.map((command) => `  ${command}`);
@@ -94,10 +97,4 @@ async function unusedZone(db: Db): Promise<string> {
     const zone = number === 1 ? "example.org" : `example-${number}.test`;
     if (!(await db("zones").where({ name: zone }).first("id"))) return zone;
   }
-}
-
-/** Host and port of the first of a listener's addresses. */
-function splitAddress(addresses: string): [string, string] {
-  const { host, port } = splitHostPort(addresses.split(",")[0]!);
-  return [host, `${port}`];
 }

@@ -315,15 +315,15 @@ export class Supervisor {
     });
   }
 
-  /** A port that the system chose stays the service's own when it is started again. */
+  /** Ports that the system chose stay the service's own when it is started again. */
   #chosenPorts(name: ServiceName): { [variable in VariableName]?: string } {
     const chosen: { [variable in VariableName]?: string } = {};
     for (const listener of LISTENERS_OF[name]) {
       const { setting, variable } = LISTENERS[listener];
       const configured = this.#options.config.listen[setting];
       const address = this.#addresses[listener];
-      if (address !== undefined && configured.length === 1 && configured[0]!.port === 0) {
-        chosen[variable] = address.replace(/^http:\/\//, "");
+      if (address !== undefined && configured.some(({ port }) => port === 0)) {
+        chosen[variable] = address.replaceAll("http://", "");
       }
     }
     return chosen;

@@ -612,6 +612,7 @@ export const SENTENCES = {
   "below-dname":
     "{owner} {type} lies below the DNAME at {above} and is not served as an answer: Knot as a secondary refuses the whole zone for it, and NSD when it reads the zone from a file",
   "below-zone-cut": "{owner} {type} lies below the zone cut at {above} and is not served as an answer",
+  "at-zone-cut": "{owner} {type} stands beside the NS of a zone cut and is not served as an answer",
   "target-is-alias": "the {type} of {owner} points to {target}, which is a CNAME",
   "no-glue": "the {type} of {owner} points to {target}, which has no address in the zone (missing glue)",
   "alias-with-parameters":

@@ -25,7 +25,7 @@ export const start: StartService = async (surroundings) => {
   return {
     addresses: {
       ...(listener ? { dns_api: listener.url } : {}),
-      ...(secure ? { dns_api_tls: secure.url.slice("https://".length) } : {}),
+      ...(secure ? { dns_api_tls: secure.address } : {}),
     },
     stop: async () => {
       await Promise.all([listener?.close(), secure?.close()]);

@@ -25,7 +25,7 @@ export type ServiceName = (typeof SERVICE_NAMES)[number];
 /** Services that start and do their work while the database is away: name servers answer from memory. */
 export const WITHOUT_DATABASE: readonly ServiceName[] = ["dns-server"];
 
-/** Listeners as `addresses.json` names them, and the sandbox's inbox. HTTP ones are URLs, the others host:port. */
+/** Listeners as `addresses.json` names them, and the sandbox's inbox: URLs of HTTP, host:port of the others, several parted by commas. */
 export type AddressName =
   | "mail_api"
   | "dns_api"
@@ -43,6 +43,11 @@ export type AddressName =
   | "metrics";
 
 export type Addresses = { [name in AddressName]?: string };
+
+/** The first of a listener's addresses. */
+export function firstAddress(addresses: string): string {
+  return addresses.split(",", 1)[0]!;
+}
 
 /** What a service is given; it takes nothing else from its surroundings. */
 export interface ServiceContext {

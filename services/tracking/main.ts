@@ -54,7 +54,7 @@ export const start: StartService = async ({ config, keyRing, db, clock, observe 
   return {
     addresses: {
       ...(listener ? { tracking: listener.url } : {}),
-      ...(secure ? { tracking_tls: secure.url.slice("https://".length) } : {}),
+      ...(secure ? { tracking_tls: secure.address } : {}),
     },
     stop: async () => {
       await Promise.all([listener?.close(), secure?.close()]);

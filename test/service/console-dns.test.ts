@@ -121,7 +121,7 @@ describe("ACLs", () => {
     const zones = Array.from({ length: 1_000 }, (_, index) => `zone-${String(index).padStart(4, "0")}.example.org`);
     await one.call("POST", "/resellers/one/acls", { name, zones });
     const facts = {
-      ...{ aclName: name, key: null, primary: { host: "192.0.2.53", port: 53 } },
+      ...{ resellerId: "one", aclName: name, key: null, primary: { host: "192.0.2.53", port: 53 } },
       zones: zones.map((zone) => ({ name: zone, isCatalog: false })),
     };
     const path = `/admin/v1/resellers/one/acls/${encodeURIComponent(name)}/stanza?for=${program}&primary=192.0.2.53:53`;
@@ -466,7 +466,9 @@ describe("policy zones", () => {
       action: "nxdomain",
       expires: null,
     });
-    expect((await add("ip:192.0.2.0/24", "drop", { expires: "2099-01-01T00:00:00Z" })).status).toBe(200);
+    for (const expires of ["2098-01-01T00:00:00.000Z", "2099-01-01T00:00:00.000Z"]) {
+      expect((await add("ip:192.0.2.0/24", "drop", { expires })).body).toMatchObject({ serial: 3, expires });
+    }
     expect((await add("qname:bad.example", "nodata")).status).toBe(400);
     expect((await add("qname:x.example", "drop", { expires: "2001-01-01T00:00:00Z" })).status).toBe(400);
     expect((await add("nonsense", "drop")).body.msg).toContain("trigger");

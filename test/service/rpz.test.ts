@@ -139,6 +139,9 @@ describe("rules", () => {
       ["ip:192.0.2.0/33", "nxdomain"],
       ["client-ip:::ffff:198.51.100.0/120", "nxdomain"],
       ["name:bad.example", "nxdomain"],
+      ["qname:localhost", "nxdomain"],
+      ["qname:*.LocalHost.", "A 192.0.2.1"],
+      ["nsdname:ns.localhost", "nxdomain"],
       ["qname:bad.example", "explode"],
       [`qname:${"a".repeat(60)}.${"b".repeat(60)}.${"c".repeat(60)}.${"d".repeat(60)}`, "nxdomain"],
     ] as const) {
@@ -161,9 +164,14 @@ describe("rules", () => {
     const expires = new Date(Date.now() + 3_600_000).toISOString();
     expect((await add("qname:passing.example", "drop", "--expires", expires)).json).toMatchObject({ expires });
     const later = new Date(Date.now() + 7_200_000).toISOString();
-    for (const again of [[], ["--expires", later]]) {
-      expect((await add("qname:passing.example", "drop", ...again)).json, "as it was").toMatchObject({ expires });
+    const before = await feed();
+    for (const again of [later, undefined, expires, expires]) {
+      const { json, text } = await add("qname:passing.example", "drop", ...(again ? ["--expires", again] : []));
+      const { json: listed } = await palomar("rpz", "rule", "list", FEED, "--match", "passing");
+      expect([json, ...listed].map((rule) => rule.expires)).toEqual([again, again]);
+      expect(text).toBe(`${FEED} ${before.serial}: qname:passing.example drop${again ? ` until ${again}` : ""}`);
     }
+    expect(await feed()).toEqual(before);
     const in61Minutes = new Date(Date.now() + 3_700_000);
     expect(await listFeedsWithExpired(database.db, new Date())).toEqual([]);
     for (const { apex } of await listFeedsWithExpired(database.db, in61Minutes)) {
@@ -306,7 +314,7 @@ describe("imports", () => {
 
   it("one rule a line of a hosts file; again changes nothing", async () => {
     const lines = [
-      "127.0.0.1 localhost",
+      "127.0.0.1 localhost.localdomain",
       "::1 ip6-localhost",
       "0.0.0.0 first.ads.example",
       "127.0.0.1\tsecond.ads.example # seen",
@@ -316,6 +324,28 @@ describe("imports", () => {
     const before = await feed();
     expect(await importFile(lines, "hosts")).toMatchObject({ status: 0, json: { added: 0, duplicates: 2 } });
     expect(await feed()).toEqual(before);
+  });
+
+  it("reject localhost in every format, and keep the rest", async () => {
+    const lines = [
+      "127.0.0.1 localhost",
+      "::1 localhost ip6-localhost",
+      "0.0.0.0 third.ads.example",
+      "0.0.0.0 a.localhost",
+    ];
+    const { json, status } = await importFile(lines, "hosts");
+    expect(json).toMatchObject({ added: 1, rejected: [{ line: 1 }, { line: 2 }, { line: 4 }] });
+    expect(status).toBe(1);
+    for (const [line, format] of [
+      ["a.localhost", "domains"],
+      ["localhost CNAME .", "rpz"],
+    ] as const) {
+      const { json } = await importFile([line], format);
+      expect(json).toMatchObject({
+        added: 0,
+        rejected: [{ line: 1, msg: expect.stringMatching(/^qname:(a\.)?localhost must not be blocked$/) }],
+      });
+    }
   });
 
   it("reject what BIND passes over", async () => {

@@ -11,6 +11,7 @@ import {
 import { parseDomainName } from "../../core/dns/name.ts";
 import type { Config } from "../../platform/config/config.ts";
 import { addressPort, type HostPort } from "../../platform/config/config-values.ts";
+import { firstAddress } from "../../platform/service.ts";
 import { findAcl } from "../../store/dns/acls.ts";
 import { findFeed } from "../../store/dns/rpz-feeds.ts";
 import { listAclZones } from "../../store/dns/transfer-zones.ts";
@@ -60,7 +61,7 @@ async function composeStanza(
   const { resellerId, name, primary, options } = wanted;
   const acl = await findAcl(db, keyRing, resellerId, name);
   if (!acl) return runtime.refuse(`ACL ${name} does not exist`);
-  const facts = { aclName: name, key: acl.tsig, primary };
+  const facts = { resellerId, aclName: name, key: acl.tsig, primary };
   if (options.rpz.length === 0) {
     if (!isOneOf(SECONDARIES, options.for)) return runtime.misused(`${options.for} is no secondary: give --rpz FEED`);
     const zones = await listAclZones(db, resellerId, acl.zones);
@@ -94,7 +95,7 @@ function readPrimary(runtime: CommandRuntime, given: string | undefined): HostPo
 /** The first address of the running server, else of the configured one. */
 function runningServer(config: Config): string | undefined {
   const dns = readAddresses(config)?.dns;
-  if (dns) return dns.split(",")[0];
+  if (dns) return firstAddress(dns);
   const [first] = config.listen.dns;
   return first && (first.host.includes(":") ? `[${first.host}]:${first.port}` : `${first.host}:${first.port}`);
 }

@@ -81,8 +81,8 @@ function registerRuleAdd(rule: Command, runtime: CommandRuntime): void {
     .argument("<zone>")
     .argument("<trigger>", "qname:NAME, qname:*.NAME, ip:BLOCK, client-ip:BLOCK, nsdname:NAME or nsip:BLOCK")
     .argument("<action>", 'nxdomain, nodata, passthru, drop, tcp-only, or local data as "TYPE value"')
-    .option("--expires <time>", "when the rule goes by itself, such as 2026-12-01T00:00:00Z")
-    .description("add a rule")
+    .option("--expires <time>", "when the rule goes by itself, such as 2026-12-01T00:00:00Z; never when not given")
+    .description("add a rule, or set when one goes by itself")
     .action(async (zone: string, triggerText: string, actionTextGiven: string, options: { expires?: string }) => {
       const apex = readName(runtime, zone);
       const trigger = readTrigger(runtime, triggerText);
@@ -90,18 +90,19 @@ function registerRuleAdd(rule: Command, runtime: CommandRuntime): void {
       if (!action.ok) return runtime.refuse(action.error.message);
       const expiresAt = options.expires === undefined ? null : readTime(runtime, options.expires);
       const wanted = { trigger, action: action.value, expiresAt };
-      const { feed, expiresAt: expires } = await runtime.withDatabase(async ({ db }) => {
+      const { feed } = await runtime.withDatabase(async ({ db }) => {
         const added = orRefuse(runtime, await addRule(db, apex, wanted, COMMAND_ACTOR));
         if (added.changed) await notifyZones(db, [added.feed.id]);
         return added;
       });
       const [triggerShown, actionShown] = [formatRpzTrigger(trigger), formatRpzAction(action.value)];
+      const expires = expiresAt?.toISOString();
       runtime.print(
         {
           ...{ zone: feed.name, serial: feed.soa.serial, trigger: triggerShown, action: actionShown },
-          ...(expires && { expires: expires.toISOString() }),
+          ...(expires !== undefined && { expires }),
         },
-        `${feed.name} ${feed.soa.serial}: ${triggerShown} ${actionShown}`,
+        `${feed.name} ${feed.soa.serial}: ${triggerShown} ${actionShown}${expires === undefined ? "" : ` until ${expires}`}`,
       );
     });
 }

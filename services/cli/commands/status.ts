@@ -5,7 +5,7 @@ import { counted } from "../../core/counted.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { hasCluster } from "../../platform/postgres/embedded-postgres-cluster.ts";
 import { findLockHolder } from "../../platform/process-lock.ts";
-import { SERVICE_NAMES } from "../../platform/service.ts";
+import { firstAddress, SERVICE_NAMES } from "../../platform/service.ts";
 import { listNodes, type SeenNode } from "../../store/dns/nodes.ts";
 import { listUnknownResellers } from "../../store/dns/resellers.ts";
 import { listLeftOut } from "../../store/dns/zones-left-out.ts";
@@ -71,9 +71,10 @@ function ownProblems(stack: StackStatus, { nodes }: AnsweredStatus): readonly st
 
 async function askStack(dataDir: string): Promise<StackStatus> {
   // Null where monitoring is off; undefined where no stack has written its addresses.
-  const metrics = readAddresses({ dataDir })?.metrics;
-  if (metrics === null && (await hasRunningService(dataDir))) return { running: true, ready: null, problems: [] };
-  if (!metrics) return { running: false, ready: false, problems: ["no stack runs on this data folder"] };
+  const written = readAddresses({ dataDir })?.metrics;
+  if (written === null && (await hasRunningService(dataDir))) return { running: true, ready: null, problems: [] };
+  if (!written) return { running: false, ready: false, problems: ["no stack runs on this data folder"] };
+  const metrics = firstAddress(written);
   try {
     const answer = await fetch(`${metrics}/readyz`, { signal: AbortSignal.timeout(STACK_PATIENCE_MS) });
     const { problems } = (await answer.json()) as { problems: string[] };

@@ -152,7 +152,8 @@ function stanzaEndpoint(context: ConsoleContext): ConsoleEndpoint {
       if (!acl) return refuse(NO_SUCH_ACL);
       const primary = await readPrimary(context, fields.primary);
       if (!primary.ok) return primary;
-      const facts = { aclName: params.name, key: acl.tsig, primary: primary.value, zones: [] };
+      const named = { resellerId: params.id, aclName: params.name };
+      const facts = { ...named, key: acl.tsig, primary: primary.value, zones: [] };
       const shown = { name: params.name, for: fields.for };
       if (fields.rpz === undefined) {
         if (!isOneOf(SECONDARIES, fields.for)) return refuse(invalidField("for", "no-secondary", { text: fields.for }));
@@ -176,7 +177,7 @@ async function readPrimary(
   { addressOf }: ConsoleContext,
   given: string | undefined,
 ): Promise<Result<ServerAddress, Refusal>> {
-  const address = addressPort(given ?? (await addressOf("dns")).split(",")[0] ?? null);
+  const address = addressPort(given ?? (await addressOf("dns")));
   if (!address.ok) return refuse(invalidField("primary", "address-port"));
   if (address.value.host === "0.0.0.0" || address.value.host === "::") {
     return refuse(problem("primary-needed"));

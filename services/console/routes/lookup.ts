@@ -53,7 +53,7 @@ export const makeLookupEndpoints: MakeConsoleEndpoints = (context) => [
       // Transfers above all (RFC 6895 §3.1); ANY gets data.
       if (isMetaType(type) && type !== TYPE.ANY)
         return refuse(invalidField("type", "no-data-type", { type: typeMnemonic(type) }));
-      const server = (await context.addressOf("dns")).split(",")[0]!;
+      const server = await context.addressOf("dns");
       const address = hostPort(server.replace(/^0\.0\.0\.0:/, "127.0.0.1:").replace(/^\[::\]:/, "[::1]:"));
       if (!address.ok) return refuse(unacceptable("dns-address-malformed", { server }));
       const startedAt = performance.now();

@@ -150,7 +150,7 @@ const ruleChanges: MakeConsoleEndpoints = ({ db, clock }) => [
   consoleEndpoint({
     method: "POST",
     path: "/rpz/:zone/rules",
-    summary: "Add a rule; the identical one again changes nothing",
+    summary: "Add a rule, or set when one that is there goes by itself",
     authorise: operator,
     params: zoneParam,
     fields: z.object({
@@ -177,7 +177,7 @@ const ruleChanges: MakeConsoleEndpoints = ({ db, clock }) => [
         serial: added.value.feed.soa.serial,
         trigger: formatRpzTrigger(rule.value.trigger),
         action: formatRpzAction(rule.value.action),
-        expires: added.value.expiresAt?.toISOString() ?? null,
+        expires: rule.value.expiresAt?.toISOString() ?? null,
       });
     },
   }),

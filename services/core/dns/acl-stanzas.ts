@@ -18,6 +18,8 @@ export interface StanzaKey {
 
 /** What the other side needs to know. */
 export interface StanzaFacts {
+  /** Whose ACL it is. */
+  readonly resellerId: string;
   /** Name of the ACL. */
   readonly aclName: string;
   readonly key: StanzaKey | null;
@@ -238,11 +240,13 @@ function recursorPolicy({ key, primary }: StanzaFacts, feeds: readonly string[])
   return feeds.map((feed) => `rpzPrimary({"${bracketed(primary)}"}, "${feed}", {${options.join(", ")}})`);
 }
 
-/** From the ACL's name, so that the stanzas of several fit one file; with a digest where the name cannot stand as it is. */
-function identifier({ aclName }: StanzaFacts): string {
-  const plain = aclName.replace(/[^A-Za-z0-9_-]/g, "-");
-  if (plain === aclName) return `palomar-${plain}`;
-  return `palomar-${plain}-${createHash("sha256").update(aclName).digest("hex").slice(0, 8)}`;
+/**
+ * The ACL's name, and a digest that tells it from those of other resellers and of other case, so that the stanzas of several
+ * fit one file: to BIND, names that differ in case alone are one.
+ */
+function identifier({ resellerId, aclName }: StanzaFacts): string {
+  const digest = createHash("sha256").update(`${resellerId}\0${aclName}`).digest("hex");
+  return `palomar-${aclName.replace(/[^A-Za-z0-9_-]/g, "-")}-${digest.slice(0, 8)}`;
 }
 
 function fileName(zone: string): string {

@@ -83,7 +83,7 @@ export interface DoubtfulChange {
 }
 
 /**
- * Doubtful but lawful data, each once: data below a DNAME or a zone cut, MX, NS or SRV targets that are
+ * Doubtful but lawful data, each once: data below a DNAME, and below or at a zone cut, MX, NS or SRV targets that are
  * CNAMEs in the zone, name servers of the zone without an address in it, the same for `mname`, parameters that clients
  * ignore, NSEC3 that costs too much, DS at the apex, and what BIND refuses as a secondary. The list is bounded ({@link WarningList}).
  */
@@ -98,9 +98,11 @@ export function* findWarningsSteps(
 ): Steps<Sentence[]> {
   const warnings = new WarningList();
   const factsAt = rememberFacts(apex, view);
+  const besideCutAt = rememberCuts(apex, view, factsAt);
   for (const record of changed) {
     if (warnings.isFull) break;
     for (const warning of occlusionWarnings(apex, record, { factsAt, view })) warnings.add(warning);
+    for (const warning of besideCutAt(record.owner)) warnings.add(warning);
     yield;
   }
   for (const record of [...changed, ...pointing]) {
@@ -202,7 +204,8 @@ function rememberFacts(apex: DomainName, view: ZoneView): FactsAt {
   };
 }
 
-const NO_FACTS: NameFacts = { hasAddress: false, hasCname: false, hiding: undefined, glueKeys: new Set() };
+const NO_GLUE: ReadonlySet<string> = new Set();
+const NO_FACTS: NameFacts = { hasAddress: false, hasCname: false, hiding: undefined, glueKeys: NO_GLUE };
 
 function factsOf(apex: DomainName, records: readonly ResourceRecord[]): NameFacts {
   const cut = records.filter((record) => occludes(record, apex));
@@ -211,7 +214,7 @@ function factsOf(apex: DomainName, records: readonly ResourceRecord[]): NameFact
     hasAddress: records.some(isAddress),
     hasCname: records.some(isCname),
     hiding: hasDname ? "below-dname" : cut.length > 0 ? "below-zone-cut" : undefined,
-    glueKeys: new Set(cut.flatMap((record) => targetOf(record)?.key ?? [])),
+    glueKeys: cut.length > 0 ? new Set(cut.flatMap((record) => targetOf(record)?.key ?? [])) : NO_GLUE,
   };
 }
 
@@ -241,6 +244,28 @@ function hiddenBelow(
   if (hiding === undefined || (isAddress(record) && glueKeys.has(record.owner.key))) return undefined;
   const [owner, above] = [formatDomainName(record.owner), formatDomainName(ancestor)];
   return sentence(hiding, { owner, type: typeMnemonic(record.type), above });
+}
+
+/** What a zone cut has beside its NS and is answered of it (RFC 4035 §2.4 to §2.6). */
+const TYPES_AT_CUT: ReadonlySet<number> = new Set([TYPE.NS, TYPE.DS, TYPE.NSEC, TYPE.RRSIG]);
+
+/** Data at a zone cut that is answered as little as what is below it; each cut is looked at once. */
+function rememberCuts(apex: DomainName, view: ZoneView, factsAt: FactsAt): (name: DomainName) => Sentence[] {
+  const seen = new Set<string>();
+  return (name) => {
+    const records = view.recordsAt(name);
+    if (records.length < 2) return [];
+    const { hiding, glueKeys } = factsAt(name);
+    if (hiding !== "below-zone-cut" || seen.has(name.key)) return [];
+    seen.add(name.key);
+    // Below another cut or a DNAME that is said of all of them.
+    if (hiderAbove(apex, name, factsAt)) return [];
+    const hidden = records.filter(
+      (record) => !TYPES_AT_CUT.has(record.type) && !(isAddress(record) && glueKeys.has(name.key)),
+    );
+    const owner = formatDomainName(name);
+    return hidden.map(({ type }) => sentence("at-zone-cut", { owner, type: typeMnemonic(type) }));
+  };
 }
 
 function targetWarning(apex: DomainName, record: ResourceRecord, factsAt: FactsAt): Sentence | undefined {

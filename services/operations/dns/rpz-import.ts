@@ -2,24 +2,18 @@ import type { DomainName } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import type { ImportedLine, ImportedRule } from "../../core/dns/rpz/import.ts";
 import { compareRule } from "../../core/dns/rpz/rule-conflict.ts";
-import {
-  formatRpzAction,
-  formatRpzTrigger,
-  type RpzTrigger,
-  showRpzRecord,
-  whyPassedOver,
-} from "../../core/dns/rpz/rules.ts";
+import { formatRpzAction, formatRpzTrigger, showRpzRecord } from "../../core/dns/rpz/rules.ts";
 import type { SafeNames } from "../../core/dns/rpz/safe-names.ts";
 import { addSerial } from "../../core/dns/serial.ts";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result } from "../../core/result.ts";
-import { type Sentence, sentence } from "../../core/sentences.ts";
+import type { Sentence } from "../../core/sentences.ts";
 import type { Db, Transaction } from "../../platform/postgres/db.ts";
 import { copyRecords, readRecordsAt } from "../../store/dns/records.ts";
 import { addTriggers, countRules, writeFeedVersion } from "../../store/dns/rpz-feeds.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 import { changeFeed, withLockedFeed } from "./rpz-feeds.ts";
-import { coversSafeName, ruleRecord } from "./rpz-rules.ts";
+import { obstacleTo, ruleRecord } from "./rpz-rules.ts";
 import { readSafeNames } from "./rpz-safe-names.ts";
 
 /** A line that wants another action than its trigger has. */
@@ -143,21 +137,13 @@ class Importer {
     if ("reason" in line) return this.#reject(line.line, line.reason);
     const candidates: Candidate[] = [];
     for (const rule of line.rules) {
-      const obstacle = this.#obstacleTo(rule.trigger);
+      const obstacle = obstacleTo(rule.trigger, this.#safeNames);
       if (obstacle !== undefined) return this.#reject(line.line, obstacle);
       const record = ruleRecord(rule.trigger, rule.action, this.#feed.apex);
       if (!record.ok) return this.#reject(line.line, record.error);
       candidates.push({ line: line.line, rule, record: record.value });
     }
     return candidates;
-  }
-
-  #obstacleTo(trigger: RpzTrigger): Sentence | undefined {
-    const safe = this.#safeNames.coveredBy(trigger);
-    if (safe) return coversSafeName(trigger, safe);
-    // RFC 6761 §6.3: localhost and what is below it always mean the host itself.
-    const isLocalhost = "name" in trigger && trigger.name.key.endsWith("\x09localhost\0");
-    return isLocalhost ? sentence("blocked-name", { text: formatRpzTrigger(trigger) }) : whyPassedOver(trigger);
   }
 
   #reject(line: number, reason: Sentence): Candidate[] {

@@ -10,12 +10,13 @@ import {
   showRpzRecord,
   whyPassedOver,
 } from "../../core/dns/rpz/rules.ts";
+import type { SafeNames } from "../../core/dns/rpz/safe-names.ts";
 import { invalidField, type Refusal, unacceptable } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { type Sentence, sentence } from "../../core/sentences.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readRecordsAt } from "../../store/dns/records.ts";
-import { insertExpiry, readExpiry } from "../../store/dns/rpz-feeds.ts";
+import { setExpiry } from "../../store/dns/rpz-feeds.ts";
 import type { Zone } from "../../store/dns/zones.ts";
 import { changeFeed, removeFeedRecords, withLockedFeed } from "./rpz-feeds.ts";
 import { readSafeNames } from "./rpz-safe-names.ts";
@@ -28,16 +29,15 @@ export interface NewRule {
   readonly expiresAt: Date | null;
 }
 
-/** The feed after a rule was to be added; not changed when it had the rule already, which keeps its expiry. */
+/** The feed after a rule was to be added; not changed when it had the rule already. */
 export interface RuleAdded {
   readonly feed: Zone;
   readonly changed: boolean;
-  readonly expiresAt: Date | null;
 }
 
 /**
- * Adds a rule. The identical rule again changes nothing. Refuses a trigger that has another action, one that covers a
- * safe name, and one that BIND passes over.
+ * Adds a rule, or sets when one that is there goes by itself, which leaves the feed as it is. Refuses a trigger that has
+ * another action, and one of which no rule may be.
  */
 export function addRule(
   db: Db,
@@ -46,16 +46,15 @@ export function addRule(
   actor: string,
 ): Promise<Result<RuleAdded, Refusal>> {
   return withLockedFeed<RuleAdded>(db, apex, async (transaction, feed) => {
-    const passedOver = whyPassedOver(trigger);
-    if (passedOver) return refuse(unacceptable(passedOver));
-    const safe = (await readSafeNames(transaction)).coveredBy(trigger);
-    if (safe) return refuse(unacceptable(coversSafeName(trigger, safe)));
+    const obstacle = obstacleTo(trigger, await readSafeNames(transaction));
+    if (obstacle) return refuse(unacceptable(obstacle));
     const record = ruleRecord(trigger, action, feed.apex);
     if (!record.ok) return refuse(unacceptable(record.error));
     const existing = await readRecordsAt(transaction, feed.id, [record.value.owner]);
     const comparison = compareRule(existing, record.value);
     if (comparison.kind === "duplicate") {
-      return ok({ feed, changed: false, expiresAt: await readExpiry(transaction, comparison.of.id) });
+      await setExpiry(transaction, { recordId: comparison.of.id, zoneId: feed.id, expiresAt });
+      return ok({ feed, changed: false });
     }
     if (comparison.kind === "conflict") {
       const has = showRpzRecord(comparison.with, feed.apex).action;
@@ -64,8 +63,8 @@ export function addRule(
     const rows = { created: [record.value], deleted: [], triggers: existing.length === 0 ? 1 : 0 };
     const changed = await changeFeed(transaction, feed, rows, actor);
     const [recordId] = changed.createdIds;
-    if (expiresAt) await insertExpiry(transaction, { recordId: recordId!, zoneId: feed.id, expiresAt });
-    return ok({ feed: changed.feed, changed: true, expiresAt });
+    await setExpiry(transaction, { recordId: recordId!, zoneId: feed.id, expiresAt });
+    return ok({ feed: changed.feed, changed: true });
   });
 }
 
@@ -100,9 +99,12 @@ export function ruleRecord(trigger: RpzTrigger, action: RpzAction, apex: DomainN
   return ok({ ...record.value, rdata: canonicalRdata(type, rdata) });
 }
 
-export function coversSafeName(trigger: RpzTrigger, safe: DomainName): Sentence {
-  return sentence("covers-safe-name", {
-    trigger: formatRpzTrigger(trigger),
-    name: formatDomainName(safe).slice(0, -1),
-  });
+/** Why no rule of the trigger may be: it would reach a safe name or localhost, or be passed over. */
+export function obstacleTo(trigger: RpzTrigger, safeNames: SafeNames): Sentence | undefined {
+  const text = formatRpzTrigger(trigger);
+  const safe = safeNames.coveredBy(trigger);
+  if (safe) return sentence("covers-safe-name", { trigger: text, name: formatDomainName(safe).slice(0, -1) });
+  // RFC 6761 §6.3: localhost and what is below it always mean the host itself.
+  const isLocalhost = "name" in trigger && trigger.name.key.endsWith("\x09localhost\0");
+  return isLocalhost ? sentence("blocked-name", { text }) : whyPassedOver(trigger);
 }

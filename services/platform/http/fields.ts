@@ -40,8 +40,6 @@ export function cleanFields(
       values += keys.length;
       if (values > MOST_VALUES) problem = { kind: "too-large" };
       else if (Array.isArray(value)) return value.map((item, index) => cleanAt(index, item));
-      // Whoever copies the object would take it for the prototype.
-      else if (Object.hasOwn(value, "__proto__")) problem = { kind: "malformed-json" };
       else return cleanObject(value as Readonly<Record<string, unknown>>, keys);
     }
     return value;
@@ -49,6 +47,8 @@ export function cleanFields(
   const cleanObject = (value: Readonly<Record<string, unknown>>, keys: readonly string[]) => {
     const kept: Record<string, unknown> = {};
     for (const key of keys) {
+      // Whoever copies the object would take it for the prototype; like other members that nobody asked for, it is left out.
+      if (key === "__proto__") continue;
       const inner = value[key];
       if (inner !== null || keepsNull([...path, key])) kept[key] = cleanAt(key, inner);
     }

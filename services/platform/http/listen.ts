@@ -20,8 +20,10 @@ import { endSlowReaders } from "./reading-pace.ts";
 import { SlicedResponse } from "./sliced-response.ts";
 
 export interface HttpListener {
-  /** Base URL of the first address, with the port in force. */
+  /** Base URL of each address, with the port in force; several parted by commas. */
   readonly url: string;
+  /** The same without scheme. */
+  readonly address: string;
   /** Lets running requests finish for a while, then closes. */
   close(graceMs?: number): Promise<void>;
 }
@@ -84,8 +86,10 @@ export async function listenHttp(
     for (const server of servers) server.close();
     throw error;
   }
+  const bound = servers.map((server) => formatBound(server.address() as AddressInfo));
   return {
-    url: `${identity ? "https" : "http"}://${formatBound(servers[0]!.address() as AddressInfo)}`,
+    url: bound.map((address) => `${identity ? "https" : "http"}://${address}`).join(","),
+    address: bound.join(","),
     close: async (graceMs = 3_000) => {
       await Promise.all(servers.map((server) => closeServer(server, graceMs)));
     },
@@ -108,11 +112,11 @@ export async function listenHttps(
   if (addresses.length === 0) return undefined;
   const certificate = await openCertificate(config, observe);
   try {
-    const { url, close } = (await listenHttp(app, addresses, { observe, identity: { certificate, find } }))!;
+    const listener = (await listenHttp(app, addresses, { observe, identity: { certificate, find } }))!;
     return {
-      url,
+      ...listener,
       close: async (graceMs) => {
-        await close(graceMs);
+        await listener.close(graceMs);
         certificate.close();
       },
     };

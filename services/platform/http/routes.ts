@@ -28,17 +28,26 @@ function isDecodable(text: string): boolean {
   }
 }
 
+/** A path up to its last segment, and that segment. */
+function splitLast(path: string): readonly [before: string, last: string] {
+  const slash = path.lastIndexOf("/");
+  return [path.slice(0, slash), path.slice(slash + 1)];
+}
+
 /** What in a declared path stands for more than itself. */
 const PATTERN = /[:*?(){}[\]+!]/;
 
 /**
  * Finds the operation that a path is of. A router tries one declared path after the other; here it tries those alone that
- * begin as the path does, of which there are few.
+ * begin as the path does, of which there are few. A last segment that is declared by name is no value of a parameter there,
+ * whatever the method.
  */
 export class Routes {
   readonly #segments: number;
   readonly #byHead = new Map<string, { readonly router: Router; readonly handle: Middleware }>();
   readonly #others = new Router({ sensitive: true });
+  /** Last segments that are declared by name, by what stands before them. */
+  readonly #named = new Map<string, Set<string>>();
 
   /** @param base what most declared paths begin with; they are told apart by the segment after it */
   constructor(base: string) {
@@ -49,7 +58,9 @@ export class Routes {
     const head = this.#headOf(path);
     const isPlain = head.split("/").length > this.#segments && !head.endsWith("/") && !PATTERN.test(head);
     const router = isPlain ? this.#routerOf(head) : this.#others;
-    router.register(path, [method], handle);
+    const [before, last] = splitLast(path);
+    if (!PATTERN.test(last)) this.#named.set(before, (this.#named.get(before) ?? new Set()).add(last));
+    router.register(path, [method], (ctx, next) => (this.#isOf(ctx.path, path) ? handle(ctx) : next()));
   }
 
   /** Runs the operation, or goes on where there is none. */
@@ -65,7 +76,14 @@ export class Routes {
   allowedMethods(path: string): string[] {
     const group = this.#byHead.get(this.#headOf(path));
     const routers = group ? [group.router, this.#others] : [this.#others];
-    return [...new Set(routers.flatMap((router) => allowedMethods(router, path)))];
+    const isOf = (declared: string | RegExp) => this.#isOf(path, `${declared}`);
+    return [...new Set(routers.flatMap((router) => allowedMethods(router, path, isOf)))];
+  }
+
+  /** Whether a path is of a declared one that it matches. */
+  #isOf(path: string, declared: string): boolean {
+    const [before, last] = splitLast(declared);
+    return !PATTERN.test(last) || !this.#named.get(before)?.has(splitLast(path.replace(/\/$/, ""))[1]);
   }
 
   #routerOf(head: string): Router {

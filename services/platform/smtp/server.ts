@@ -36,7 +36,7 @@ export interface SmtpListenerOptions {
 }
 
 export interface SmtpListener {
-  /** host:port of the first address. */
+  /** host:port of each address, with the port in force; several parted by commas. */
   readonly address: string;
   close(): Promise<void>;
 }
@@ -62,7 +62,7 @@ export async function listenSmtp<User>(
     await close();
     throw error;
   }
-  return { address: servers[0]!.address, close };
+  return { address: servers.map(({ address }) => address).join(","), close };
 }
 
 /** A connection that is not refused. */

@@ -92,19 +92,18 @@ export async function writeFeedVersion(transaction: Transaction, feed: Zone, ser
   );
 }
 
-/** Has a rule go by itself at a time. */
-export async function insertExpiry(
+/** Has a rule go by itself at a time; null: never. */
+export async function setExpiry(
   transaction: Transaction,
-  rule: { readonly recordId: number; readonly zoneId: number; readonly expiresAt: Date },
+  rule: { readonly recordId: number; readonly zoneId: number; readonly expiresAt: Date | null },
 ): Promise<void> {
   const { recordId, zoneId, expiresAt } = rule;
-  await transaction("rpz_expiries").insert({ record_id: recordId, zone_id: zoneId, expires_at: expiresAt });
-}
-
-/** When a rule goes by itself; null: never. */
-export async function readExpiry(db: Db, recordId: number): Promise<Date | null> {
-  const [row] = await db("rpz_expiries").where({ record_id: recordId }).select<{ expires_at: Date }[]>("expires_at");
-  return row?.expires_at ?? null;
+  const expiries = transaction("rpz_expiries");
+  if (expiresAt === null) await expiries.where({ record_id: recordId }).delete();
+  else {
+    const row = { record_id: recordId, zone_id: zoneId, expires_at: expiresAt };
+    await expiries.insert(row).onConflict("record_id").merge();
+  }
 }
 
 /** The feeds that have rules whose time has come, by id. */

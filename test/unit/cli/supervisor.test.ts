@@ -44,16 +44,17 @@ const FOUNDATION = Promise.resolve<Foundation>({
 
 function makeSupervisor(
   foundation = FOUNDATION,
-  given: Partial<Pick<SupervisorOptions, "logger" | "pulse">> = {},
+  given: Partial<Pick<SupervisorOptions, "logger" | "pulse">> & { readonly environment?: NodeJS.ProcessEnv } = {},
 ): Supervisor {
-  const config = loadConfig({});
+  const { environment = {}, ...options } = given;
+  const config = loadConfig(environment);
   if (!config.ok) throw new Error(config.error.join("\n"));
   return new Supervisor({
     config: config.value,
     foundation,
     services: ["tracking"],
     logger: makeLogger("test", "silent"),
-    ...given,
+    ...options,
   });
 }
 
@@ -165,6 +166,39 @@ test("a service that does not answer for long is ended by force and started agai
     expect(counted).toEqual([{ name: "tracking", restarts: 1, hangs: 1 }]);
     await problemsOf(supervisor, []);
     expect(pidOf()).not.toBe(frozen);
+  } finally {
+    await supervisor.stop();
+  }
+});
+
+test("ports that the system chose stay a service's own when it is started again, of each of its addresses", async () => {
+  const askedFile = join(folder, "asked");
+  const addresses = { tracking: "http://127.0.0.1:11111,http://[::1]:22222", tracking_tls: "127.0.0.1:33333" };
+  const script = [
+    `#!${node}`,
+    `const { PALOMAR_TRACKING_LISTEN: clear, PALOMAR_TRACKING_TLS_LISTEN: secure } = process.env;`,
+    `require("node:fs").writeFileSync(${JSON.stringify(askedFile)}, process.pid + " " + clear + " " + secure);`,
+    `process.on("message", ({ kind }) => kind === "stop" && process.exit(0));`,
+    `process.on("disconnect", () => process.exit(0));`,
+    `process.send({ kind: "ready", addresses: ${JSON.stringify(addresses)} });`,
+  ];
+  writeFileSync(standIn, script.join("\n"), { mode: 0o700 });
+  process.execPath = standIn;
+  const environment = {
+    PALOMAR_TRACKING_LISTEN: "127.0.0.1:11111,[::1]:0",
+    PALOMAR_TRACKING_TLS_LISTEN: "127.0.0.1:33333",
+  };
+  const supervisor = makeSupervisor(FOUNDATION, { environment });
+  await supervisor.start();
+  try {
+    const [pid, ...before] = readFileSync(askedFile, "utf8").split(" ");
+    process.kill(Number(pid), "SIGKILL");
+    const after = await eventually(
+      async () => readFileSync(askedFile, "utf8").split(" "),
+      (asked) => asked.length === 3 && asked[0] !== pid,
+    );
+    expect(before).toEqual(["undefined", "undefined"]);
+    expect(after.slice(1)).toEqual(["127.0.0.1:11111,[::1]:22222", "undefined"]);
   } finally {
     await supervisor.stop();
   }

@@ -22,8 +22,8 @@ export interface ImportedRule {
 /**
  * Reads rules out of a file line by line; lines without a rule are passed over, bad ones do not stop good ones.
  * `rpz`: a policy zone in master file format, its apex its SOA's owner, else the feed's. `hosts`: an address that
- * stands for nothing, and names; names of the host itself are passed over. `domains`: a name a line, blocked together
- * with everything below it.
+ * stands for nothing, and names; names of the host itself are passed over, but for localhost. `domains`: a name a line,
+ * blocked together with everything below it.
  * @param feedApex apex of the zone that the rules are for
  */
 export function readRpzRules(text: string, format: RpzImportFormat, feedApex: DomainName): Iterable<ImportedLine> {
@@ -77,9 +77,8 @@ function wordsOf(line: string): string[] {
     .filter((word) => word !== "");
 }
 
-/** What every hosts file has for the host itself (hosts(5)): no list of names to block. */
+/** What every hosts file has beside localhost for the host itself (hosts(5)): no list of names to block. */
 const HOST_NAMES = new Set([
-  "localhost",
   "localhost.localdomain",
   "localhost4",
   "localhost4.localdomain4",
@@ -127,14 +126,12 @@ function blockRule(name: DomainName): ImportedRule {
   return { trigger: { kind: "qname", name }, action: BLOCK };
 }
 
-/** A name to block; addresses, URLs, patterns and localhost are refused. */
+/** A name to block; addresses, URLs and patterns are refused. */
 function readBlockedName(text: string): Result<DomainName, Sentence> {
   const ascii = toAscii(text);
   const isPlain = ascii.ok && PLAIN_NAME.test(ascii.value) && parseIpv4(ascii.value) === undefined;
   const name = isPlain ? parseDomainName(ascii.value) : undefined;
   if (!name?.ok) return refuse(sentence("no-domain-name", { text }));
-  // RFC 6761 §6.3: localhost and what is below it always mean the host itself.
-  if (name.value.key.endsWith("\x09localhost\0")) return refuse(sentence("blocked-name", { text }));
   const marked = whyMarked(name.value, text);
   return marked ? refuse(marked) : name;
 }

@@ -14,6 +14,7 @@ import { isInstalled } from "../../../support/peers-processes.ts";
 const KEY = { name: "key.example", algorithm: "hmac-sha512", secret: Buffer.alloc(64, 1) } as const;
 const OTHER_KEY = { ...KEY, name: "policies.example" } as const;
 const facts = (aclName: string, zones: string[], more: Partial<StanzaFacts> = {}): StanzaFacts => ({
+  resellerId: "one",
   aclName,
   key: null,
   primary: { host: "192.0.2.53", port: 5300 },
@@ -28,6 +29,8 @@ const STANZAS = [
   facts("with-key", ["0/25.2.0.192.in-addr.arpa"], { primary: { host: "2001:db8::53", port: 53 } }),
   facts('odd "name"; {}', ["xn--mnchen-3ya.example"]),
   facts("ümläut", []),
+  facts("Plain", ["case.example"]),
+  facts("plain", ["other.example"], { resellerId: "other" }),
   facts("private", ["1.168.192.in-addr.arpa", "inside.test", "test", "home.arpa", "c.d.f.ip6.arpa"]),
 ];
 
@@ -175,9 +178,8 @@ it.each(["bind", "knot", "pdns"] as const)("%s has a catalog's members by the ca
     { name: "catalog.example.org", isCatalog: true },
     { name: "member.example.org", isCatalog: false },
   ];
-  const primary = { host: "192.0.2.1", port: 53 };
-  const stanza = secondaryStanza(program, { aclName: "one", key: null, primary, zones });
+  const stanza = secondaryStanza(program, facts("one", [], { zones }));
   expect(stanza).toContain("catalog.example.org");
   expect(stanza).not.toContain("member.example.org");
-  expect(secondaryStanza(program, { aclName: "one", key: null, primary, zones: zones.slice(1) })).toContain("member.");
+  expect(secondaryStanza(program, facts("one", [], { zones: zones.slice(1) }))).toContain("member.");
 });

@@ -25,6 +25,8 @@ function types(owner: string, count: number): ResourceRecord[] {
 const belowDname = (record: string, above: string) =>
   `${record} lies below the DNAME at ${above} and is not served as an answer: Knot as a secondary refuses the whole zone for it, and NSD when it reads the zone from a file`;
 
+const atCut = (record: string) => `${record} stands beside the NS of a zone cut and is not served as an answer`;
+
 describe("warnings", () => {
   const zone = [
     recordOf("@", "NS", "ns1"),
@@ -33,6 +35,7 @@ describe("warnings", () => {
     recordOf("sub", "NS", "ns.sub"),
     recordOf("ns.sub", "A", "192.0.2.2"),
     recordOf("d", "DNAME", "other.test."),
+    recordOf("held", "MX", "10 ns1"),
   ];
 
   /** Only what {@link surroundingsOf} asked for is shown. */
@@ -77,6 +80,27 @@ describe("warnings", () => {
       "data below a cut",
       [recordOf("www.sub", "A", "192.0.2.4")],
       ["www.sub.example.org. A lies below the zone cut at sub.example.org. and is not served as an answer"],
+    ],
+    [
+      "data at a cut that is there, each type once",
+      [recordOf("sub", "TXT", "x"), recordOf("sub", "TXT", "y"), recordOf("sub", "A", "192.0.2.5")],
+      [atCut("sub.example.org. TXT"), atCut("sub.example.org. A")],
+    ],
+    [
+      "a new cut at data",
+      [recordOf("held", "NS", "ns.example.net."), recordOf("held", "NS", "ns2.example.net.")],
+      [atCut("held.example.org. MX")],
+    ],
+    [
+      "what belongs to a cut: glue of its own name, DS, proofs and signatures",
+      [
+        recordOf("own", "NS", "own"),
+        recordOf("own", "A", "192.0.2.6"),
+        recordOf("own", "DS", `1 13 2 ${"ab".repeat(32)}`),
+        recordOf("own", "NSEC", "www.example.org. NS DS RRSIG NSEC"),
+        recordOf("own", "RRSIG", "DS 13 3 3600 20300101000000 20200101000000 1 example.org. AAAA"),
+      ],
+      [],
     ],
     ["glue below a cut", [recordOf("ns.sub", "AAAA", "2001:db8::2")], []],
     [

@@ -326,6 +326,19 @@ it("serves IPv4 and IPv6 on one port, each client with its own address", async (
   }
 });
 
+it("tells every address that it serves", async () => {
+  const local = { host: "127.0.0.1", port: 0 };
+  const app = Object.assign(new Koa(), { silent: true });
+  const listener = (await listenHttp(app, [local, { ...local, host: "127.0.0.2" }], { observe: () => {} }))!;
+  try {
+    expect(listener.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+,http:\/\/127\.0\.0\.2:\d+$/);
+    expect(listener.address).toBe(listener.url.replaceAll("http://", ""));
+    for (const url of listener.url.split(",")) expect((await fetch(url)).status).toBe(404);
+  } finally {
+    await listener.close(0);
+  }
+});
+
 it("goes on when a connection cannot be accepted", async () => {
   const listening = vi.spyOn(Server.prototype, "listen");
   const seen: Observation[] = [];

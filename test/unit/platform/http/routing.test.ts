@@ -76,7 +76,8 @@ describe("a path leads to the operation that is declared for it", () => {
     ["GET", "/v1/rr/example.org/", "/rr/:domain", { domain: "example.org" }],
     ["GET", "/v1/rr/example.org?domain=other", "/rr/:domain", { domain: "example.org" }],
     ["POST", "/v1/rr/a.test/batch", "/rr/:domain/batch", { domain: "a.test" }],
-    ["PUT", "/v1/rr/a.test/batch", "/rr/:domain/:rr_id", { domain: "a.test", rr_id: "batch" }],
+    ["PUT", "/v1/rr/batch/7", "/rr/:domain/:rr_id", { domain: "batch", rr_id: "7" }],
+    ["GET", "/v1/rr/batch", "/rr/:domain", { domain: "batch" }],
     ["POST", "/v1/rr/a.test/7", "/rr/:domain/:rr_id", { domain: "a.test", rr_id: "7" }],
     [
       "PUT",
@@ -132,7 +133,9 @@ describe("another method is 405, with those that there are", () => {
   test.each([
     ["DELETE", "/v1/rr/a.test", "HEAD, GET, POST"],
     ["OPTIONS", "/v1/rr/a.test/", "HEAD, GET, POST"],
-    ["GET", "/v1/rr/a.test/batch", "POST, PUT"],
+    ["GET", "/v1/rr/a.test/batch", "POST"],
+    ["PUT", "/v1/rr/a.test/batch/", "POST"],
+    ["GET", "/v1/rr/a.test/7", "PUT, POST"],
     ["PROPFIND", "/v1/api/one/a", "HEAD, GET"],
     ["POST", "/docs", "HEAD, GET"],
   ])("%s %s: %s", async (method, path, allow) => {

@@ -39,9 +39,10 @@ async function open(
   tls: Kind,
   limits: Partial<SmtpLimits> = {},
   handlers: Partial<SmtpHandlers<string>> = {},
+  hosts: readonly string[] = ["127.0.0.1"],
 ): Promise<SmtpListener> {
   const listener = await listenSmtp(
-    [{ host: "127.0.0.1", port: 0 }],
+    hosts.map((host) => ({ host, port: 0 })),
     { ...HANDLERS, ...handlers },
     {
       name: tls,
@@ -139,6 +140,12 @@ class Client {
 }
 
 const ENVELOPE = ["EHLO client.example.org", "MAIL FROM:<a@example.org>", "RCPT TO:<b@example.org>"];
+
+it("tells every address that it serves", async () => {
+  const { address } = await open("starttls", {}, {}, ["127.0.0.1", "127.0.0.2"]);
+  expect(address).toMatch(/^127\.0\.0\.1:\d+,127\.0\.0\.2:\d+$/);
+  for (const one of address.split(",")) expect(await new Client(one).firstHeard).toMatch(/^220 /);
+});
 
 describe.concurrent.each(KINDS)("a listener (%s) ends", (kind) => {
   const dial = async (limits: Partial<SmtpLimits>) => new Client(await listen(kind, limits), kind === "implicit");

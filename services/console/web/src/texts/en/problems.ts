@@ -188,6 +188,7 @@ export const problems = {
     "below-dname":
       "{owner} {type} lies below the DNAME at {above} and is not served as an answer: Knot as a secondary refuses the whole zone for it, and NSD when it reads the zone from a file.",
     "below-zone-cut": "{owner} {type} lies below the zone cut at {above} and is not served as an answer.",
+    "at-zone-cut": "{owner} {type} stands beside the NS of a zone cut and is not served as an answer.",
     "alias-with-parameters":
       "The {type} of {owner} has parameters beside a SvcPriority of 0, with which clients ignore them.",
     "jobs-unfinished": "Too many imports are still at work. Try again when one has ended.",

@@ -221,6 +221,7 @@ export const problems: Texts["problems"] = {
     "below-dname":
       "{owner} {type} queda debajo del DNAME en {above} y no se sirve como respuesta: Knot como secundario rechaza toda la zona por él, y NSD cuando la lee de un archivo.",
     "below-zone-cut": "{owner} {type} queda debajo de la delegación en {above} y no se sirve como respuesta.",
+    "at-zone-cut": "{owner} {type} está junto a los NS de una delegación y no se sirve como respuesta.",
     "alias-with-parameters":
       "El {type} de {owner} tiene parámetros junto a un SvcPriority de 0, con el que los clientes no los miran.",
     "nsec3-costly":
