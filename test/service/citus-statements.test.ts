@@ -20,7 +20,7 @@ let client: pg.Client;
 describe.skipIf(!hasCitus)(`Citus${why}`, () => {
   beforeAll(async () => {
     database = await createTestDatabase(1);
-    await prepareEventMonths(database.db, new Date());
+    await prepareEventMonths(database.db, new Date(VALUES[TIMESTAMPTZ]!));
     client = new pg.Client({ connectionString: database.url });
     await client.connect();
   });
@@ -51,13 +51,15 @@ function isOfValues({ code = "", message }: pg.DatabaseError): boolean {
   return /^(?:22|23)/.test(code) || (code === "XX000" && message.includes("violates foreign key constraint"));
 }
 
+const TIMESTAMPTZ = 1184;
+
 /** Something of each type, by its oid in pg_type; of others a number as a text. */
 const VALUES: Readonly<Record<number, string>> = {
   16: "t",
   114: "{}",
   1082: "2026-11-01",
   1114: "2026-11-01",
-  1184: "2026-11-01T00:00:00Z",
+  [TIMESTAMPTZ]: "2026-11-01T00:00:00Z",
   1186: "1 hour",
   2205: "instances",
   2950: "00000000-0000-4000-8000-000000000001",
