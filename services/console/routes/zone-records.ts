@@ -71,7 +71,8 @@ const search = (context: ConsoleContext, searches: RecordSearches): readonly Con
       const look = async () =>
         ok(
           await searchRecords(context.db, zone.value, {
-            ...{ text: fields.search, type, after, limit: fields.limit, endsAtMs: performance.now() + LONGEST_MS },
+            ...{ text: fields.search, valueOf: ({ type, rdata }) => splitPriority(type, rdata).value },
+            ...{ type, after, limit: fields.limit, endsAtMs: performance.now() + LONGEST_MS },
           }),
         );
       // Without a wish the next page is where the one before ended.

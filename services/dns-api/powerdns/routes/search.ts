@@ -144,7 +144,7 @@ async function* findInZone(
   for (let page: FoundRecords | undefined; kinds.includes("record"); ) {
     const isFirst: boolean = page === undefined;
     page = await searchRecords(db, found.zone, {
-      ...{ text, limit: MOST_FOUND, after: page?.next, endsAtMs: budget.endsAtMs },
+      ...{ text, valueOf: contentOf, limit: MOST_FOUND, after: page?.next, endsAtMs: budget.endsAtMs },
     });
     budget.records -= page.records.length;
     for (const record of isFirst ? [soaOfZone(found), ...page.records] : page.records) {
