@@ -182,6 +182,11 @@ export class StatementValues {
   }
 }
 
+/** What stands for itself in a LIKE pattern. */
+export function escapeLike(text: string): string {
+  return text.replace(/[\\%_]/g, "\\$&");
+}
+
 /** So many rows are written out; beyond them the planning that this saves is little beside the work. */
 export const MOST_WRITTEN_ROWS = 8;
 

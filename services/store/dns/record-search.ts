@@ -2,8 +2,7 @@ import { formatRelative, nameSortKey } from "../../core/dns/name.ts";
 import type { ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE, typeCode } from "../../core/dns/rr-types.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
-import { type Db, queryRows, StatementValues } from "../../platform/postgres/db.ts";
-import { escapeLike } from "./console-zones.ts";
+import { type Db, escapeLike, queryRows, StatementValues } from "../../platform/postgres/db.ts";
 import { PAGE_OCTETS, type PlacedRow, recordOf, withinOctets } from "./records.ts";
 import type { Zone } from "./zones.ts";
 
@@ -105,15 +104,6 @@ async function findPortionEnd(
     { name: "record-portion", rowMode: "array" },
   );
   return end && { ownerKey: end[0], type: end[1], id: end[2] };
-}
-
-/** How many records of each type a zone has, its SOA apart. */
-export async function countRecordTypes(db: Db, zoneId: number): Promise<{ type: number; records: number }[]> {
-  return queryRows(
-    db,
-    "select type, count(*)::int as records from records where zone_id = $1 group by type order by type",
-    [zoneId],
-  );
 }
 
 /** Before all records. */
