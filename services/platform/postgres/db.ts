@@ -1,6 +1,7 @@
 import knexFactory, { type Knex } from "knex";
 import pg from "pg";
 import { traceConnection } from "../observability/tracing.ts";
+import { waitForLaterAttempts } from "./pool-patience.ts";
 import type { PoolSockets } from "./pool-sockets.ts";
 import { BESIDE_POOL, BY_INDEX, OWN_SESSION, READ_BACK } from "./session-settings.ts";
 import type { StatementsUnderWay } from "./statements-under-way.ts";
@@ -95,6 +96,7 @@ export function openDb(
   };
   const db = knexFactory(config);
   db.on("query-error", leaveServersWords);
+  waitForLaterAttempts(db, connectionTimeoutMillis);
   return db;
 }
 
