@@ -1,16 +1,18 @@
 import type { ZodRawShape, ZodType } from "zod";
 import type { KeyRing } from "../core/key-ring.ts";
+import type { Refusal } from "../core/refusal.ts";
+import type { Result } from "../core/result.ts";
 import { TogetherChanges } from "../operations/dns/together-changes.ts";
 import type { Clock } from "../platform/clock.ts";
 import { FairTurns } from "../platform/fair-turns.ts";
-import type { AnyEndpoint, Endpoint } from "../platform/http/endpoint.ts";
+import type { AnyEndpoint, Endpoint, Place } from "../platform/http/endpoint.ts";
 import { type LookUpDs, makeDsLookup } from "../platform/lookups/ds-lookup.ts";
 import type { Db } from "../platform/postgres/db.ts";
 import type { ThreadContext } from "../platform/service.ts";
 import type { DnsCaller } from "../store/dns/dns-callers.ts";
 import type { Needs } from "./caller.ts";
 import { CallerQuotas } from "./caller-quotas.ts";
-import type { LargeWork } from "./large-work.ts";
+import { type LargeWork, weightOfJson } from "./large-work.ts";
 import { TokenCallers } from "./token-callers.ts";
 import { ZoneAnnouncer } from "./zone-announcer.ts";
 
@@ -58,6 +60,12 @@ export function dnsEndpoint<Params extends ZodRawShape, Fields extends ZodType, 
 ): DnsEndpoint {
   return { ...declaration, needs };
 }
+
+/** Has a JSON body of many changes wait for its place, by the memory that it takes. */
+export const admitJson =
+  ({ largeWork, quotas }: DnsApiContext) =>
+  async (caller: DnsCaller, octets: number): Promise<Result<Place, Refusal>> =>
+    largeWork.enter(await quotas.workerOf(caller), weightOfJson(octets));
 
 /** Every file of `routes/` exports one of these. */
 export type MakeEndpoints = (context: DnsApiContext) => readonly DnsEndpoint[];

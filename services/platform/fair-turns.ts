@@ -105,6 +105,12 @@ export class FairTurns {
     return () => this.#leave(client, group);
   }
 
+  /** As {@link take}, of a client that is a group by itself; undefined where its turn does not come in that time. */
+  async takeWithin(patienceMs: number, client: string): Promise<(() => void) | undefined> {
+    const hasTurn = this.#enters(client, client) || (await this.#wait(client, client, patienceMs));
+    return hasTurn ? () => this.#leave(client, client) : undefined;
+  }
+
   /** @returns whether there was a place at once */
   #enters(client: string, group: string): boolean {
     const enters = this.#hasRoom(client, group) && !this.#waiting.has(client);
@@ -125,10 +131,29 @@ export class FairTurns {
     return running < perClient + (more?.(client) ?? 0);
   }
 
-  #wait(client: string, group: string): Promise<void> {
-    return new Promise((proceed) => {
-      addToGroup(this.#waiting, client, { group, proceed });
+  /** @returns whether the turn came in time */
+  #wait(client: string, group: string, patienceMs?: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const waiting: Waiting = {
+        group,
+        proceed: () => {
+          clearTimeout(deadline);
+          resolve(true);
+        },
+      };
+      const giveUp = () => {
+        this.#remove(client, waiting);
+        resolve(false);
+      };
+      const deadline = patienceMs === undefined ? undefined : setTimeout(giveUp, patienceMs).unref();
+      addToGroup(this.#waiting, client, waiting);
     });
+  }
+
+  #remove(client: string, waiting: Waiting): void {
+    const left = this.#waiting.get(client)!.filter((one) => one !== waiting);
+    if (left.length > 0) this.#waiting.set(client, left);
+    else this.#waiting.delete(client);
   }
 
   /** @returns whether there was room for any */

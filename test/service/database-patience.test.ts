@@ -60,6 +60,33 @@ test("a connection that is made late is waited for as long as was said, and else
   }
 });
 
+test("who has just come is not refused with an attempt to connect that was begun before, for another", async () => {
+  const target = new URL(database.url);
+  let connections = 0;
+  const server = createServer((client) => {
+    client.on("error", () => {});
+    connections += 1;
+    // The second stays silent.
+    if (connections === 2) return;
+    const upstream = connect(Number(target.port), target.hostname);
+    Promise.all([pipeline(client, upstream), pipeline(upstream, client)]).catch(() => {});
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  const url = Object.assign(new URL(target), { hostname: "127.0.0.1", port: String(port) }).href;
+  const db = openDb(url, { connections: 2, name: "test", patienceMs: 3_000 });
+  const work = (seconds: number) => queryRows(db, "select pg_sleep($1)", [seconds]);
+  try {
+    // The second is served by the first one's connection, and the attempt that was begun for it goes on.
+    await Promise.all([work(0.5), work(0)]);
+    await Promise.all([work(4), work(0)]);
+    expect(connections).toBe(3);
+  } finally {
+    await db.destroy();
+    server.close();
+  }
+});
+
 test("what waits at a server that stays silent is given up at once, and so is whatever is asked afterwards", async () => {
   const server = createServer((client) => client.on("error", () => {}));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));

@@ -38,11 +38,11 @@ test("old changes go, young ones and the latest of each zone stay, and what is l
   expect(await serials("busy.example.org")).toEqual([7, 6]);
   expect(await serials("quiet.example.org")).toEqual([7, 6]);
   expect(await pruneJournals(db, { before: new Date("2021-01-01"), versions: 2 }, () => false)).toBe(0);
-  expect(await readZoneDifference(db, busy, 5, () => true)).toMatchObject({
+  expect(await readZoneDifference(db, busy, 5, async () => true)).toMatchObject({
     kind: "difference",
     added: [{ type: 1 }, { type: 1 }],
   });
-  expect(await readZoneDifference(db, quiet, 4, () => true)).toMatchObject({ kind: "whole-zone" });
+  expect(await readZoneDifference(db, quiet, 4, async () => true)).toMatchObject({ kind: "whole-zone" });
 });
 
 test("a zone that was made anew leads on from no serial that the one before it may have had", async () => {
@@ -52,17 +52,17 @@ test("a zone that was made anew leads on from no serial that the one before it m
   const again = await makeZone(name, 0);
   const { db } = api.database;
   // Both have been at 1 to 7.
-  expect(await readZoneDifference(db, again, 6, () => true)).toMatchObject({ kind: "whole-zone" });
+  expect(await readZoneDifference(db, again, 6, async () => true)).toMatchObject({ kind: "whole-zone" });
   await api.call("POST", `/api/v1/rr/${name}`, { name: "h7", type: "A", value: "192.0.2.1" });
-  expect(await readZoneDifference(db, again, 7, () => true)).toMatchObject({ kind: "whole-zone" });
+  expect(await readZoneDifference(db, again, 7, async () => true)).toMatchObject({ kind: "whole-zone" });
   await api.call("POST", `/api/v1/rr/${name}`, { name: "h8", type: "A", value: "192.0.2.1" });
-  expect(await readZoneDifference(db, again, 8, () => true)).toMatchObject({
+  expect(await readZoneDifference(db, again, 8, async () => true)).toMatchObject({
     kind: "difference",
     added: [{ type: 1 }],
   });
   // Of one that was deleted before its serial was kept nothing is known.
   await db("zone_deletions").where({ serial: 7 }).update({ serial: null });
-  expect(await readZoneDifference(db, again, 8, () => true)).toMatchObject({ kind: "whole-zone" });
+  expect(await readZoneDifference(db, again, 8, async () => true)).toMatchObject({ kind: "whole-zone" });
 });
 
 test("the upkeep does it by the settings, counts it, and forgets old deletions", async () => {

@@ -609,6 +609,41 @@ describe("PowerDNS's API", () => {
     expect(await find(`findme.${zone}`)).toEqual([`record findme.${zone}`]);
   });
 
+  test("finds contents as they are shown: with their numbers, and as PowerDNS spells them", async () => {
+    const zone = await newZone({ rrsets: [] });
+    const shown = {
+      MX: `10 mail.${zone}`,
+      SRV: `0 5 5060 sip.${zone}`,
+      HTTPS: "1 . alpn=h2,h3",
+      LOC: "52 22 23.000 N 4 53 32.000 E -2.00m 0.00m 10000.00m 10.00m",
+      TXT: '"10 mail" "0 5 5060"',
+    };
+    for (const [type, content] of Object.entries(shown)) {
+      expect((await patch(zone, replace(`a.${zone}`, type, [content]))).status).toBe(204);
+    }
+    const find = async (q: string) =>
+      (await pdns("GET", `/localhost/search-data?q=${encodeURIComponent(q)}&object_type=record`)).body
+        .filter((found: { zone: string; type: string }) => found.zone === zone && found.type !== "SOA")
+        .map(({ type }: { type: string }) => type);
+    for (const [type, content] of Object.entries(shown)) {
+      expect(await find(content), content).toEqual([type]);
+      expect(await find(`${content.slice(0, -2)}*`), content).toEqual([type]);
+    }
+    for (const [q, types] of Object.entries({
+      "10 mail*": ["MX"],
+      "1? mail*": ["MX"],
+      "10*": ["MX"],
+      "*0 mail*": ["MX", "TXT"],
+      "0 5 5060 sip*": ["SRV"],
+      "*5 5060*": ["TXT", "SRV"],
+      "1 . alpn=h2*": ["HTTPS"],
+      "*-2.00m*": ["LOC"],
+      "11 mail*": [],
+    })) {
+      expect((await find(q)).sort(), q).toEqual([...types].sort());
+    }
+  });
+
   test("finds zones by patterns whose other signs stand for themselves", async () => {
     const [zone, other] = [await newZone({ rrsets: [] }), await newZone({ rrsets: [] })];
     const find = async (q: string) =>

@@ -1,5 +1,6 @@
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -14,6 +15,7 @@ import type { Observation } from "../../services/platform/observability/observat
 import { type Db, openDb } from "../../services/platform/postgres/db.ts";
 import type { RunningService } from "../../services/platform/service.ts";
 import { addAcl } from "../../services/store/dns/acls.ts";
+import { readZoneDifference } from "../../services/store/dns/transfer-differences.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import {
   addZoneOwner,
@@ -412,6 +414,44 @@ describe("IXFR", () => {
     expect([await isWhole(), corrupt]).toMatchObject([true, [{ zone: "steps.example.org." }]]);
   });
 
+  describe("of a large journal", () => {
+    const name = "large.example.org";
+    const isIncremental = async (serial: number) => (await ixfr(name, serial)).records[1]!.type === TYPE.SOA;
+    const putTexts = async (count: number, serial: number) => {
+      const texts = Array.from({ length: count }, (_, index) => `t${index} TXT ${"x".repeat(200)}`);
+      await putZone(database, name, ["@ NS ns.example.net.", "@ NS ns.example.org.", ...texts]);
+      if (serial === 1) await allowMore(name);
+      await eventually(async () => serialOf((await axfr(name)).records[0]) === serial, 60_000);
+    };
+
+    it("gives the difference to five at one moment", async () => {
+      await putTexts(0, 1);
+      await putTexts(1_000, 2);
+      const asked = Array.from({ length: 5 }, () => isIncremental(1));
+      expect(await Promise.all(asked)).toEqual([true, true, true, true, true]);
+    });
+
+    it("gives the whole zone after two seconds, beside two that stop reading", async () => {
+      // More than the system takes of what nobody reads.
+      await putTexts(30_000, 3);
+      const silent = await Promise.all([stopReading(name, 2), stopReading(name, 2)]);
+      const askedAtMs = performance.now();
+      expect(await isIncremental(2)).toBe(false);
+      const tookMs = performance.now() - askedAtMs;
+      expect(tookMs).toBeGreaterThan(1_900);
+      // The silent ones are closed after 15 s.
+      expect(tookMs).toBeLessThan(12_000);
+      for (const socket of silent) socket.destroy();
+      await eventually(() => isIncremental(2), 60_000);
+    });
+
+    it("gives the whole zone where the journal was tidied while a place was waited for", async () => {
+      const { id } = await database.db("zones").where({ name }).first("id");
+      const tidied = async () => (await database.db("zone_journal").where({ zone_id: id }).delete()) > 0;
+      expect(await readZoneDifference(database.db, id, 2, tidied)).toMatchObject({ kind: "whole-zone" });
+    });
+  });
+
   it("without the client's SOA is malformed, and so it is with half of one", async () => {
     expect((await askOverTcp(server, { name: "example.org", type: "IXFR" })).rcode).toBe("FORMERR");
     for (const ask of [askOverTcp, askOverUdp]) {
@@ -420,6 +460,17 @@ describe("IXFR", () => {
     }
   });
 });
+
+/** Asks for a difference, and takes nothing of it once it has begun to come. */
+async function stopReading(name: string, serial: number): Promise<Socket> {
+  const [host, port] = server.split(":") as [string, string];
+  const socket = connect(Number(port), host);
+  const soa = { mname: name, rname: name, serial, refresh: 0, retry: 0, expire: 0, minimum: 0 };
+  const authorities = [{ type: "SOA", name, data: soa } as const];
+  socket.write(dnsPacket.streamEncode({ type: "query", id: 1, questions: [{ name, type: "IXFR" }], authorities }));
+  await once(socket, "readable");
+  return socket;
+}
 
 function countLookUps(connection: pg.Client): void {
   const query = connection.query.bind(connection) as (...values: unknown[]) => unknown;

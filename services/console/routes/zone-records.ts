@@ -8,8 +8,9 @@ import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
 import { RecordSearches } from "../../operations/dns/record-searches.ts";
 import type { Db } from "../../platform/postgres/db.ts";
-import { countRecordTypes, type RecordPlace, searchRecords } from "../../store/dns/console-records.ts";
 import { readFollowers } from "../../store/dns/followers.ts";
+import { type RecordPlace, searchRecords } from "../../store/dns/record-search.ts";
+import { countRecordTypes } from "../../store/dns/records.ts";
 import { findZone, type Zone } from "../../store/dns/zones.ts";
 import { countLeftOut } from "../../store/dns/zones-left-out.ts";
 import { type AdminCaller, areaOf, scopeOfManager, visibleZones, zoneSharerOf } from "../caller.ts";
@@ -71,7 +72,8 @@ const search = (context: ConsoleContext, searches: RecordSearches): readonly Con
       const look = async () =>
         ok(
           await searchRecords(context.db, zone.value, {
-            ...{ text: fields.search, type, after, limit: fields.limit, endsAtMs: performance.now() + LONGEST_MS },
+            ...{ text: fields.search, valueOf: ({ type, rdata }) => splitPriority(type, rdata).value },
+            ...{ type, after, limit: fields.limit, endsAtMs: performance.now() + LONGEST_MS },
           }),
         );
       // Without a wish the next page is where the one before ended.

@@ -46,6 +46,12 @@ export const zoneJson = listedZoneJson.extend({
   rrsets: z.array(rrsetJson).optional(),
 });
 
+/** A path's zone, as the name that its id stands for. */
+export const zoneParam = z.object({ zone_id: z.string().transform(nameOfZoneId) });
+
+/** Of operations that answer with nothing. */
+export const NOTHING = { reply: z.undefined(), replyStatus: 204 } as const;
+
 /** A name as PowerDNS writes it: in lower case, with the final dot. */
 export function canonical(name: DomainName): string {
   return formatDomainName(name).toLowerCase();
@@ -60,7 +66,7 @@ export function zoneId(name: string): string {
 }
 
 /** The name that an id stands for. */
-export function nameOfZoneId(id: string): string {
+function nameOfZoneId(id: string): string {
   return id.replaceAll(/=([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
 }
 

@@ -12,7 +12,7 @@ import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { type ListedFollower, listFollowers } from "../../store/dns/followers.ts";
 import { listCheckingNodes, listPoolEvents, readJudgedProbes, type TimedVerdict } from "../../store/dns/pool-probes.ts";
 import { findZone, type Zone, zoneDoesNotExist } from "../../store/dns/zones.ts";
-import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
+import { admitJson, type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import {
   aliasBatch,
   aliasFields,
@@ -26,7 +26,6 @@ import {
   showAlias,
   showPool,
 } from "../follower-json.ts";
-import { weightOfJson } from "../large-work.ts";
 import { domainParam, serialReply, showChange, tellSentence, toldSentence } from "../schemas.ts";
 import { changeAndAnnounce, zoneTarget } from "../zone-target.ts";
 
@@ -111,8 +110,7 @@ const changingAliases: MakeEndpoints = (context) => [
     summary: "Create, modify and delete many aliases at once: all or nothing",
     params: domainParam,
     fields: aliasBatch,
-    admit: async (caller, octets) =>
-      context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
+    admit: admitJson(context),
     reply: batchReply,
     act: async ({ caller, params, fields, headers }) => {
       const changed = await edit(context, caller, params.domain, (reading) =>
@@ -204,8 +202,7 @@ const changingPools: MakeEndpoints = (context) => [
     summary: "Create, modify and delete many pools at once: all or nothing",
     params: domainParam,
     ...{ fields: poolBatch, keepsNull: keepsCheck },
-    admit: async (caller, octets) =>
-      context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
+    admit: admitJson(context),
     reply: batchReply,
     act: async ({ caller, params, fields, headers }) => {
       const changed = await edit(context, caller, params.domain, (reading) =>

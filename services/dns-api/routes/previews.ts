@@ -15,14 +15,13 @@ import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { readHistoryOctets } from "../../store/dns/zone-history.ts";
 import { readZoneUsage } from "../../store/dns/zone-usage.ts";
 import { findZone, zoneDoesNotExist } from "../../store/dns/zones.ts";
-import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
+import { admitJson, type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { changedFollowers, keepsCheck } from "../follower-json.ts";
 import { replyPreview } from "../history-json.ts";
 import {
   MOST_BATCH_SHOWN_OCTETS,
   weightOfFile,
   weightOfHistory,
-  weightOfJson,
   weightOfZone,
   ZONE_FILE_BOUNDS,
 } from "../large-work.ts";
@@ -57,7 +56,7 @@ export const makePreviewEndpoints: MakeEndpoints = (context) => [
     admit: async (caller, octets, headers) => {
       if (!isBatch(headers)) return context.largeWork.enter(await context.quotas.workerOf(caller), 0);
       if (octets > MOST_BATCH_SHOWN_OCTETS) return refuse({ kind: "too-large" });
-      return context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets));
+      return admitJson(context)(caller, octets);
     },
     act: async ({ caller, sharer, params: { domain }, text, headers, judge }) => {
       const { db, keyRing, clock } = context;

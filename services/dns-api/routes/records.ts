@@ -17,9 +17,8 @@ import type { DnsCaller } from "../../store/dns/dns-callers.ts";
 import { readAllFollowers } from "../../store/dns/followers.ts";
 import { recordPages } from "../../store/dns/records.ts";
 import { findZone, type Zone } from "../../store/dns/zones.ts";
-import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
+import { admitJson, type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../context.ts";
 import { aliasBatch, keepsCheck, poolBatch, readFollowerBatch } from "../follower-json.ts";
-import { weightOfJson } from "../large-work.ts";
 import { readModification, readRecord, recordChanges, recordFields, recordReply, showRecord } from "../record-json.ts";
 import { atSerial, domainParam, serialReply, showChange } from "../schemas.ts";
 import { replyFromZone } from "../zone-reply.ts";
@@ -98,8 +97,7 @@ const editing: MakeEndpoints = (context) => [
     params: domainParam,
     fields: batchFields,
     keepsNull: keepsCheck,
-    admit: async (caller, octets) =>
-      context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
+    admit: admitJson(context),
     reply: batchReply,
     act: async ({ caller, params, fields, headers }) => {
       const changed = await edit(context, caller, params.domain, (apex) => readBatch(context, fields, apex));

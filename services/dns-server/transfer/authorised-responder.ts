@@ -208,7 +208,9 @@ export class AuthorisedResponder {
     if (request.serial !== undefined) {
       const isUdp = asker.client.transport === TRANSPORT.UDP;
       // What is large fits into no datagram, or hardly ever.
-      const found = await readZoneDifference(db, zone.id, request.serial, () => !isUdp && place.take());
+      const mayBeLarge = async () => !isUdp && (await place.take());
+      const found = await readZoneDifference(db, zone.id, request.serial, mayBeLarge);
+      if (found?.kind !== "difference") place.end();
       if (!found) return RCODE.NOTAUTH;
       if (found.kind === "corrupt-journal") {
         const { err } = found;

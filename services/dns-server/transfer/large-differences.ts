@@ -1,39 +1,35 @@
-import { Counts } from "../../core/counts.ts";
+import { FairTurns } from "../../platform/fair-turns.ts";
 
-/** Large differences that are held at a time: each has up to a hundred MiB until it has gone out. */
-const MOST = 6;
-const MOST_OF_RESELLER = 2;
+/** Large differences that are held at a time, and those by the ACLs of a reseller: each has up to a hundred MiB until it has gone out. */
+const LIMITS = { atOnce: 6, perClient: 2 };
 
-/** How many large differences are being sent. Nobody waits for a place: without one the whole zone goes out, which is held by all. */
+/** A client that stops reading holds a place for longer. */
+const PATIENCE_MS = 2_000;
+
+/** Places of large differences, in turn by reseller. Who has none in time is sent the whole zone, which is held by all. */
 export class LargeDifferences {
-  readonly #ofReseller = new Counts<string>();
-  #all = 0;
+  readonly #turns = new FairTurns(LIMITS);
 
   /** @param resellerId whose ACL allows the transfer */
   for(resellerId: string): DifferencePlace {
-    let isTaken = false;
+    let end: (() => void) | undefined;
     return {
-      take: () => {
-        if (this.#all >= MOST || this.#ofReseller.of(resellerId) >= MOST_OF_RESELLER) return false;
-        this.#count(resellerId, 1);
-        isTaken = true;
-        return true;
+      take: async () => {
+        end = await this.#turns.takeWithin(PATIENCE_MS, resellerId);
+        return end !== undefined;
       },
       end: () => {
-        if (isTaken) this.#count(resellerId, -1);
+        end?.();
+        end = undefined;
       },
     };
-  }
-
-  #count(resellerId: string, more: 1 | -1): void {
-    this.#all += more;
-    this.#ofReseller.add(resellerId, more);
   }
 }
 
 /** What one transfer may need. */
 export interface DifferencePlace {
-  /** Once at most. @returns whether there was a place */
-  readonly take: () => boolean;
+  /** Waits for a place, once at most. @returns whether there was one in time */
+  readonly take: () => Promise<boolean>;
+  /** Gives the place back, if there is any. */
   readonly end: () => void;
 }

@@ -1,6 +1,7 @@
 import knexFactory, { type Knex } from "knex";
 import pg from "pg";
 import { traceConnection } from "../observability/tracing.ts";
+import { waitForLaterAttempts } from "./pool-patience.ts";
 import type { PoolSockets } from "./pool-sockets.ts";
 import { BESIDE_POOL, BY_INDEX, OWN_SESSION, READ_BACK } from "./session-settings.ts";
 import type { StatementsUnderWay } from "./statements-under-way.ts";
@@ -95,6 +96,7 @@ export function openDb(
   };
   const db = knexFactory(config);
   db.on("query-error", leaveServersWords);
+  waitForLaterAttempts(db, connectionTimeoutMillis);
   return db;
 }
 
@@ -180,6 +182,11 @@ export class StatementValues {
   addRows(rows: readonly (readonly unknown[])[]): string {
     return rows.map((row) => `(${row.map((value) => this.add(value)).join(", ")})`).join(", ");
   }
+}
+
+/** What stands for itself in a LIKE pattern. */
+export function escapeLike(text: string): string {
+  return text.replace(/[\\%_]/g, "\\$&");
 }
 
 /** So many rows are written out; beyond them the planning that this saves is little beside the work. */

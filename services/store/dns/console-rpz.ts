@@ -1,7 +1,6 @@
 import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
 import { type ShownRule, showRpzRecord } from "../../core/dns/rpz/rules.ts";
-import { type Db, queryRows } from "../../platform/postgres/db.ts";
-import { escapeLike } from "./console-zones.ts";
+import { type Db, escapeLike, queryRows } from "../../platform/postgres/db.ts";
 
 /** A rule as the console lists it. */
 export interface ListedRule extends ShownRule {

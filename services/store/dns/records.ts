@@ -265,3 +265,12 @@ export function copyRecords(
   ]);
   return copyIn(transaction, "records (zone_id, owner, owner_key, type, ttl, rdata)", rows);
 }
+
+/** How many records of each type a zone has, its SOA apart. */
+export async function countRecordTypes(db: Db, zoneId: number): Promise<{ type: number; records: number }[]> {
+  return queryRows(
+    db,
+    "select type, count(*)::int as records from records where zone_id = $1 group by type order by type",
+    [zoneId],
+  );
+}

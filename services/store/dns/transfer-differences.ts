@@ -68,36 +68,41 @@ interface Condensed {
 /** What the journal has, or why it is of no use. */
 type Found =
   | Exclude<ZoneDifference, { readonly kind: "difference" }>
-  | { readonly kind: "versions"; readonly newSoa: ResourceRecord; readonly versions: readonly StoredVersion[] };
+  | ({ readonly kind: "versions"; readonly newSoa: ResourceRecord } & FoundVersions);
+
+interface FoundVersions {
+  /** Newest first. */
+  readonly versions: readonly number[];
+  readonly octets: number;
+}
 
 /**
  * The condensed difference from a serial to the zone as it is (RFC 1995 §4, §5): what was added and deleted again in
  * between is left out. Undefined when the zone is gone.
- * @param mayBeLarge is asked where it takes much time, and memory for as long as it is kept: if not, the whole zone is to be sent
+ * @param mayBeLarge is asked where it takes much time, and memory for as long as it is kept: if not, the whole zone is to be sent.
+ *   No connection is held meanwhile
  */
 export async function readZoneDifference(
   db: Db,
   zoneId: number,
   sinceSerial: number,
-  mayBeLarge: () => boolean,
+  mayBeLarge: () => Promise<boolean>,
 ): Promise<ZoneDifference | undefined> {
-  const found = await inSnapshot(db, (snapshot) => findVersions(snapshot, { zoneId, sinceSerial, mayBeLarge }));
+  const found = await inSnapshot(db, (snapshot) => findVersions(snapshot, zoneId, sinceSerial));
   if (found?.kind !== "versions") return found;
-  const { newSoa, versions } = found;
-  const condensed = await runInTurns(condense(versions)).catch((err: unknown) => ({ err }));
+  const { newSoa, versions, octets } = found;
+  if (octets > SMALL_JOURNAL_OCTETS && !(await mayBeLarge())) return { kind: "whole-zone", newSoa };
+  const contents = await readContents(db, zoneId, versions);
+  // Upkeep of the journal, or the zone's end, came between.
+  if (contents.length < versions.length) return { kind: "whole-zone", newSoa };
+  const condensed = await runInTurns(condense(contents)).catch((err: unknown) => ({ err }));
   if ("err" in condensed) return { kind: "corrupt-journal", newSoa, err: condensed.err };
   // Four SOAs against two (RFC 1995 §4, RFC 5936 §2.2).
   const isSmaller = await hasFewerRecords(db, zoneId, condensed.deleted.length + condensed.added.length + 2);
   return isSmaller ? { kind: "whole-zone", newSoa } : { kind: "difference", newSoa, ...condensed };
 }
 
-interface Wanted {
-  readonly zoneId: number;
-  readonly sinceSerial: number;
-  readonly mayBeLarge: () => boolean;
-}
-
-async function findVersions(snapshot: Db, { zoneId, sinceSerial, mayBeLarge }: Wanted): Promise<Found | undefined> {
+async function findVersions(snapshot: Db, zoneId: number, sinceSerial: number): Promise<Found | undefined> {
   const soa = await readSoa(snapshot, zoneId);
   if (!soa) return undefined;
   const { serial, record: newSoa } = soa;
@@ -105,12 +110,10 @@ async function findVersions(snapshot: Db, { zoneId, sinceSerial, mayBeLarge }: W
   if (await mayBeFormer(snapshot, newSoa.owner, sinceSerial)) return { kind: "whole-zone", newSoa };
   const journal = await findJournal(snapshot, zoneId, sinceSerial, serial);
   if (!journal) return { kind: "whole-zone", newSoa };
-  const { octets, versions } = journal;
-  const isSmall = octets <= SMALL_JOURNAL_OCTETS;
-  if (!isSmall && ((await hasFewerRecords(snapshot, zoneId, Math.ceil(octets / OCTETS_A_RECORD))) || !mayBeLarge())) {
-    return { kind: "whole-zone", newSoa };
-  }
-  return { kind: "versions", newSoa, versions: await readContents(snapshot, zoneId, versions) };
+  const { octets } = journal;
+  const isOfFew =
+    octets > SMALL_JOURNAL_OCTETS && (await hasFewerRecords(snapshot, zoneId, Math.ceil(octets / OCTETS_A_RECORD)));
+  return isOfFew ? { kind: "whole-zone", newSoa } : { kind: "versions", newSoa, ...journal };
 }
 
 async function readSoa(db: Db, zoneId: number): Promise<{ serial: number; record: ResourceRecord } | undefined> {
@@ -148,7 +151,7 @@ async function findJournal(
   zoneId: number,
   fromSerial: number,
   toSerial: number,
-): Promise<{ readonly versions: readonly number[]; readonly octets: number } | undefined> {
+): Promise<FoundVersions | undefined> {
   const versions: number[] = [];
   let wantedSerial = toSerial;
   let octets = 0;

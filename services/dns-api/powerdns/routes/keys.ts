@@ -14,11 +14,9 @@ import { scopeOf } from "../../caller.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
 import { askParentBefore, changeSigningOf, stopSigning } from "../../signing-changes.ts";
 import { zoneTarget } from "../../zone-target.ts";
-import { nameOfZoneId } from "../zone-json.ts";
+import { NOTHING, zoneParam } from "../zone-json.ts";
 import { noMeaning } from "../zone-settings.ts";
-import { NOTHING } from "./zones.ts";
 
-const zoneParam = z.object({ zone_id: z.string().transform(nameOfZoneId) });
 const keyParam = zoneParam.extend({ key_id: z.string() });
 
 const keyJson = z.object({

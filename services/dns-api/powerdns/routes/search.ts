@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { coversZone } from "../../../core/dns/access-policy.ts";
 import { typeMnemonic } from "../../../core/dns/rr-types.ts";
 import { mayRead } from "../../../core/dns/token.ts";
 import { type Refusal, unacceptable } from "../../../core/refusal.ts";
@@ -8,26 +7,24 @@ import { RecordSearches } from "../../../operations/dns/record-searches.ts";
 import type { StreamFor } from "../../../platform/http/stream-places.ts";
 import { jsonArray } from "../../../platform/http/streamed-json.ts";
 import { streamedReply } from "../../../platform/http/streamed-reply.ts";
-import type { Db } from "../../../platform/postgres/db.ts";
-import { type FoundRecords, searchRecords } from "../../../store/dns/console-records.ts";
-import { escapeLike } from "../../../store/dns/console-zones.ts";
+import { type Db, escapeLike } from "../../../platform/postgres/db.ts";
 import type { DnsCaller } from "../../../store/dns/dns-callers.ts";
-import { listPowerdnsZones, type PowerdnsZone, readComments } from "../../../store/dns/powerdns-zones.ts";
-import type { ListPosition } from "../../../store/dns/zones.ts";
-import { scopeOf } from "../../caller.ts";
+import { type PowerdnsZone, readComments } from "../../../store/dns/powerdns-zones.ts";
+import { type FoundRecords, searchRecords } from "../../../store/dns/record-search.ts";
 import { type DnsEndpoint, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
 import { canonical, contentOf, soaOfZone, zoneId } from "../zone-json.ts";
+import { zonePages } from "../zone-pages.ts";
 
 /** In so many zones records are searched: each is a query. */
 const MOST_SEARCHED = 500;
 const MOST_FOUND = 1_000;
-/** And so many records in all. */
+/** Records of all zones together that a pattern is compared with. */
 const MOST_LOOKED_AT = 200_000;
 /** Characters of names and contents that are shown: a thousand records may have 256 million. */
 const MOST_SHOWN = 4 * 2 ** 20;
 /** A search that takes longer is given up. */
 const LONGEST_MS = 10_000;
-/** Characters that may be compared in vain, of all: some tenths of a second. */
+/** Characters of all names and contents that are compared in vain: some tenths of a second. */
 const MOST_STEPS = 50_000_000;
 
 const KINDS = ["zone", "record", "comment"] as const;
@@ -44,7 +41,7 @@ interface Search {
   readonly kinds: readonly Kind[];
   /** Where zones alone are wanted: what their names are like, and how many are enough. */
   readonly ofZones: { readonly like: string; readonly most: number } | undefined;
-  /** Texts that all that is wanted has. */
+  /** Texts that each match has, the longest first. */
   readonly pieces: readonly string[];
   readonly isMatch: (text: string) => boolean;
   readonly budget: Budget;
@@ -110,13 +107,9 @@ async function gather(
 
 async function* findAll(db: Db, caller: DnsCaller, search: Search): AsyncGenerator<Found | "too-much"> {
   let searched = 0;
-  const { budget } = search;
-  for (let after: ListPosition; ; ) {
-    const page: Awaited<ReturnType<typeof listPowerdnsZones>> = await listPowerdnsZones(db, scopeOf(caller), {
-      ...{ after, limit: search.ofZones?.most ?? MOST_SEARCHED, like: search.ofZones?.like },
-    });
-    for (const zone of page.zones) {
-      if (caller.token && !coversZone(caller.token.policy, zone.zone.apex)) continue;
+  const { budget, ofZones } = search;
+  for await (const page of zonePages(db, caller, { limit: ofZones?.most ?? MOST_SEARCHED, like: ofZones?.like })) {
+    for (const zone of page) {
       const name = canonical(zone.zone.apex);
       if (search.kinds.includes("zone") && search.isMatch(name)) {
         yield { object_type: "zone", name, zone_id: zoneId(name) };
@@ -126,8 +119,6 @@ async function* findAll(db: Db, caller: DnsCaller, search: Search): AsyncGenerat
       yield* findInZone(db, caller, zone, search);
       if (searched > MOST_SEARCHED || isSpent(budget)) return yield "too-much";
     }
-    if (page.next === undefined) return;
-    after = page.next;
   }
 }
 
@@ -144,7 +135,7 @@ async function* findInZone(
   for (let page: FoundRecords | undefined; kinds.includes("record"); ) {
     const isFirst: boolean = page === undefined;
     page = await searchRecords(db, found.zone, {
-      ...{ text, limit: MOST_FOUND, after: page?.next, endsAtMs: budget.endsAtMs },
+      ...{ text, valueOf: contentOf, limit: MOST_FOUND, after: page?.next, endsAtMs: budget.endsAtMs },
     });
     budget.records -= page.records.length;
     for (const record of isFirst ? [soaOfZone(found), ...page.records] : page.records) {

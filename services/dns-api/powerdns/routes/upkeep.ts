@@ -7,11 +7,9 @@ import { changeMetadata, findPowerdnsZone, type PowerdnsZone } from "../../../st
 import { zoneDoesNotExist } from "../../../store/dns/zones.ts";
 import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
 import { zoneTarget } from "../../zone-target.ts";
-import { NSEC3PARAM, nameOfZoneId } from "../zone-json.ts";
+import { NOTHING, NSEC3PARAM, zoneParam } from "../zone-json.ts";
 import { noMeaning } from "../zone-settings.ts";
-import { NOTHING } from "./zones.ts";
 
-const zoneParam = z.object({ zone_id: z.string().transform(nameOfZoneId) });
 const kindParam = zoneParam.extend({ metadata_kind: z.string() });
 const metadataJson = z.object({ type: z.literal("Metadata"), kind: z.string(), metadata: z.array(z.string()) });
 const values = z.array(z.string().max(4_000)).max(100);

@@ -18,7 +18,6 @@ import { readSigning } from "../../../store/dns/dnssec-keys.ts";
 import {
   type CommentChange,
   findPowerdnsZone,
-  listPowerdnsZones,
   type PowerdnsZone,
   readComments,
   replaceComments,
@@ -26,10 +25,9 @@ import {
   setSerialType,
 } from "../../../store/dns/powerdns-zones.ts";
 import { recordPages, wholeRrsets } from "../../../store/dns/records.ts";
-import { findZone, type ListPosition, type Zone, zoneDoesNotExist } from "../../../store/dns/zones.ts";
+import { findZone, type Zone, zoneDoesNotExist } from "../../../store/dns/zones.ts";
 import { scopeOf } from "../../caller.ts";
-import { type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
-import { weightOfJson } from "../../large-work.ts";
+import { admitJson, type DnsApiContext, dnsEndpoint, type MakeEndpoints } from "../../context.ts";
 import { askParentBefore, changeSigningOf, stopSigning } from "../../signing-changes.ts";
 import { replyFromZone } from "../../zone-reply.ts";
 import { changeAndAnnounce, zoneTarget } from "../../zone-target.ts";
@@ -41,23 +39,22 @@ import {
   commentsByRrset,
   contentOf,
   listedZoneJson,
-  nameOfZoneId,
+  NOTHING,
   type RrsetJson,
   rrsetsOf,
   showListedZone,
   showZone,
   soaOfZone,
   zoneJson,
+  zoneParam,
 } from "../zone-json.ts";
+import { zonePages } from "../zone-pages.ts";
 import { noMeaning, readSettings, settingsFields } from "../zone-settings.ts";
 
 /** Zones that one statement of a list reads. */
 const LIST_PAGE = 2_000;
 
-const zoneParam = z.object({ zone_id: z.string().transform(nameOfZoneId) });
 const truth = z.enum(["true", "false"]);
-/** Of operations that answer with nothing. */
-export const NOTHING = { reply: z.undefined(), replyStatus: 204 } as const;
 
 /** Zones and their RRsets. */
 export const makePowerdnsZoneEndpoints: MakeEndpoints = (context) => [
@@ -83,22 +80,12 @@ const listing: MakeEndpoints = ({ db }) => [
         const isCovered = !caller.token || coversZone(caller.token.policy, apex.value);
         return ok(found && isCovered ? [showListedZone(found, withDnssec)] : []);
       }
-      const list = () => jsonArray(listPages(db, caller), (zone) => showListedZone(zone, withDnssec));
+      const list = () =>
+        jsonArray(zonePages(db, caller, { limit: LIST_PAGE }), (zone) => showListedZone(zone, withDnssec));
       return replyJson(list, sharer, "memory");
     },
   }),
 ];
-
-async function* listPages(db: Db, caller: DnsCaller): AsyncGenerator<readonly PowerdnsZone[]> {
-  for (let after: ListPosition; ; ) {
-    const page: Awaited<ReturnType<typeof listPowerdnsZones>> = await listPowerdnsZones(db, scopeOf(caller), {
-      ...{ after, limit: LIST_PAGE },
-    });
-    yield page.zones.filter(({ zone }) => !caller.token || coversZone(caller.token.policy, zone.apex));
-    if (page.next === undefined) return;
-    after = page.next;
-  }
-}
 
 const zoneQuery = z.object({
   rrsets: z.string().optional(),
@@ -220,8 +207,7 @@ const making: MakeEndpoints = (context) => [
         .nullable()
         .optional(),
     }),
-    admit: async (caller, octets) =>
-      context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
+    admit: admitJson(context),
     queryFields: ["rrsets"],
     reply: zoneJson,
     replyStatus: 201,
@@ -279,8 +265,7 @@ const changing: MakeEndpoints = (context) => [
     summary: "Change RRsets, all or none: REPLACE, EXTEND, PRUNE, DELETE",
     params: zoneParam,
     fields: z.object({ rrsets: z.array(rrsetFields) }),
-    admit: async (caller, octets) =>
-      context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
+    admit: admitJson(context),
     ...NOTHING,
     act: async ({ caller, params: { zone_id: domain }, fields }) => {
       const target = zoneTarget(caller, domain);
@@ -310,8 +295,7 @@ const changing: MakeEndpoints = (context) => [
     summary: "Set what is kept with a zone, whether it is signed, or all of its RRsets",
     params: zoneParam,
     fields: putFields,
-    admit: async (caller, octets) =>
-      context.largeWork.enter(await context.quotas.workerOf(caller), weightOfJson(octets)),
+    admit: admitJson(context),
     ...NOTHING,
     act: async ({ caller, params: { zone_id: domain }, fields }) => {
       const put = await putZone(context, caller, domain, fields);

@@ -1,15 +1,16 @@
-import { type DomainName, formatRelative, nameSortKey } from "../../core/dns/name.ts";
-import { splitPriority } from "../../core/dns/rdata/rdata.ts";
+import { formatRelative, nameSortKey } from "../../core/dns/name.ts";
+import type { ResourceRecord } from "../../core/dns/record.ts";
 import { TYPE, typeCode } from "../../core/dns/rr-types.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
-import { type Db, queryRows, StatementValues } from "../../platform/postgres/db.ts";
-import { escapeLike } from "./console-zones.ts";
+import { type Db, escapeLike, queryRows, StatementValues } from "../../platform/postgres/db.ts";
 import { PAGE_OCTETS, type PlacedRow, recordOf, withinOctets } from "./records.ts";
 import type { Zone } from "./zones.ts";
 
 export interface RecordSearch {
   /** Any part of the name, relative to the zone, or of the value, as they are shown; empty: all. */
   readonly text: string;
+  /** A record's value as it is shown. */
+  readonly valueOf: (record: ResourceRecord) => string;
   /** Only records of this type. */
   readonly type?: number | undefined;
   /** Only records that come after this place. */
@@ -45,6 +46,7 @@ const PORTION_OCTETS = 4 * 2 ** 20;
  */
 export async function searchRecords(db: Db, zone: Zone, search: RecordSearch): Promise<FoundRecords> {
   const wanted = search.text.trim().toLowerCase();
+  const hasText = (shown: string) => shown.toLowerCase().includes(wanted);
   const size = wanted === "" ? search.limit : Math.max(search.limit, CANDIDATES);
   const records: StoredRecord[] = [];
   let octets = 0;
@@ -67,7 +69,7 @@ export async function searchRecords(db: Db, zone: Zone, search: RecordSearch): P
     for (const [id, owner, type, ttl, rdata, ownerKey] of rows) {
       after = { ownerKey, type, id };
       const record = recordOf([id, owner, type, ttl, rdata]);
-      if (isMatch(record, zone.apex, wanted)) {
+      if (hasText(formatRelative(record.owner, zone.apex)) || hasText(search.valueOf(record))) {
         records.push(record);
         octets += rdata.length;
       }
@@ -104,25 +106,11 @@ async function findPortionEnd(
   return end && { ownerKey: end[0], type: end[1], id: end[2] };
 }
 
-/** How many records of each type a zone has, its SOA apart. */
-export async function countRecordTypes(db: Db, zoneId: number): Promise<{ type: number; records: number }[]> {
-  return queryRows(
-    db,
-    "select type, count(*)::int as records from records where zone_id = $1 group by type order by type",
-    [zoneId],
-  );
-}
-
 /** Before all records. */
 const START: RecordPlace = { ownerKey: Buffer.alloc(0), type: 0, id: 0 };
 
 /** Where a row says how many its page had. */
 const FOUND = 6;
-
-function isMatch({ owner, type, rdata }: StoredRecord, apex: DomainName, wanted: string): boolean {
-  if (wanted === "" || formatRelative(owner, apex).toLowerCase().includes(wanted)) return true;
-  return splitPriority(type, rdata).value.toLowerCase().includes(wanted);
-}
 
 /** What holds for every record that may match, and for few others. */
 function candidatesOf(zone: Zone, wanted: string, type: number | undefined, values: StatementValues): string {
