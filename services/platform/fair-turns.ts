@@ -90,11 +90,11 @@ export class FairTurns {
   }
 
   /** As {@link run}; refused where so many of the client's wait for their turn already. */
-  async runOrRefuse<T>(
+  async runOrRefuse<T, R>(
     client: string,
     { mostWaiting, retryAfterSeconds, group = client }: WaitingLimits,
-    work: () => Promise<Result<T, Refusal>>,
-  ): Promise<Result<T, Refusal>> {
+    work: () => Promise<Result<T, R>>,
+  ): Promise<Result<T, R | Refusal>> {
     if (this.waitingOf(client) >= mostWaiting) return refuse({ kind: "rate-limited", retryAfterSeconds });
     return this.run(client, work, group);
   }
