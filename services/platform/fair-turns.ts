@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { Counts } from "../core/counts.ts";
 import { addToGroup } from "../core/groups.ts";
 import type { Refusal } from "../core/refusal.ts";
@@ -97,6 +98,20 @@ export class FairTurns {
   ): Promise<Result<T, R | Refusal>> {
     if (this.waitingOf(client) >= mostWaiting) return refuse({ kind: "rate-limited", retryAfterSeconds });
     return this.run(client, work, group);
+  }
+
+  /**
+   * As {@link run}. The place rests afterwards for as long as the work took: meanwhile the thread is there for those who wait
+   * for something else, who would else wait for a piece of this work at each step.
+   */
+  async runThenRest<T>(client: string, work: () => T | Promise<T>, group = client): Promise<T> {
+    const leave = await this.take(client, group);
+    const startedAtMs = performance.now();
+    try {
+      return await work();
+    } finally {
+      void sleep(performance.now() - startedAtMs).then(leave);
+    }
   }
 
   /** Waits for the client's turn. @returns what ends it */
