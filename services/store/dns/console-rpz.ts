@@ -1,7 +1,7 @@
 import { type DomainName, nameFromStoredWire, nameSortKey } from "../../core/dns/name.ts";
 import { type ShownRule, showRpzRecord } from "../../core/dns/rpz/rules.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
-import { escapeLike } from "./console-zones.ts";
+import { escapeLike } from "./like-pattern.ts";
 
 /** A rule as the console lists it. */
 export interface ListedRule extends ShownRule {

@@ -1,6 +1,7 @@
 import { type DomainName, nameSortKey } from "../../core/dns/name.ts";
 import { TYPE } from "../../core/dns/rr-types.ts";
 import { type Db, queryRows } from "../../platform/postgres/db.ts";
+import { escapeLike } from "./like-pattern.ts";
 import { searchZoneNames } from "./zone-search.ts";
 import { LEFT_OUT, type LeftOut } from "./zones-left-out.ts";
 
@@ -63,11 +64,6 @@ export async function searchZones(db: Db, search: ZoneSearch): Promise<FoundZone
 /** Whose zone it is; undefined when it is gone. */
 export async function findResellerOfZone(db: Db, zoneId: number): Promise<string | undefined> {
   return (await db("zones").where({ id: zoneId }).first("reseller_id"))?.reseller_id;
-}
-
-/** What stands for itself in a LIKE pattern. */
-export function escapeLike(text: string): string {
-  return text.replace(/[\\%_]/g, "\\$&");
 }
 
 export async function findCompanyId(db: Db, resellerId: string, crmId: string): Promise<number | undefined> {

@@ -3,7 +3,7 @@ import { splitPriority } from "../../core/dns/rdata/rdata.ts";
 import { TYPE, typeCode } from "../../core/dns/rr-types.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { type Db, queryRows, StatementValues } from "../../platform/postgres/db.ts";
-import { escapeLike } from "./console-zones.ts";
+import { escapeLike } from "./like-pattern.ts";
 import { PAGE_OCTETS, type PlacedRow, recordOf, withinOctets } from "./records.ts";
 import type { Zone } from "./zones.ts";
 
