@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { RateLimiterMemory } from "rate-limiter-flexible";
 import type { ReportRefusal } from "../core/mail/reports/report.ts";
 import { readComplaint } from "../operations/mail/interpret.ts";
@@ -25,7 +24,7 @@ export type InboundTarget =
 export type ReceivedMessage = Pick<NewInboundMessage, "mailFrom" | "clientAddress" | "octets" | "source">;
 
 /** Messages of one source at feedback addresses that wait behind the one that has a turn; more have to come again. */
-const MOST_WAITING = { ofStranger: 3, ofProven: 63 };
+const MOST_WAITING = { stranger: 3, proven: 63 };
 /** What mailboxes are as a source. */
 const MAILBOXES = "mailboxes";
 
@@ -78,9 +77,14 @@ export class Intake {
   readonly #admission: Admission;
   readonly #policy: InboundPolicy;
   readonly #nextSample: NextSample;
-  /** By source: one message of each is in {@link #judging}. */
+  /** By source: one message of each is in {@link #standings}. */
   readonly #sources = new FairTurns({ atOnce: Number.POSITIVE_INFINITY, perClient: 1 });
-  /** By network; a source that is no stranger stands for itself. */
+  /** Strangers by network, those who are none by source: one message of each standing is in {@link #judging}. */
+  readonly #standings = {
+    stranger: new FairTurns({ atOnce: 1, perClient: 1 }),
+    proven: new FairTurns({ atOnce: 1, perClient: 1 }),
+  };
+  /** By standing. */
   readonly #judging = new FairTurns({ atOnce: 1, perClient: 1 });
 
   constructor(context: ServiceContext, policy: InboundPolicy, admission: Admission) {
@@ -134,22 +138,18 @@ export class Intake {
     return "stored";
   }
 
-  /** After each look so much time is left to everybody else: strangers write what takes long to read. */
+  /** Strangers write what takes long to read: who is proven waits for one message of theirs at a time, and everybody else for none. */
   async #judgeInTurn(message: ReceivedMessage, isLimited: boolean): Promise<Judged | "no-room"> {
     const { clientAddress } = message;
     const source = clientAddress === null ? MAILBOXES : sourceOf(clientAddress);
     const isStranger = clientAddress !== null && isLimited && !(await this.#admission.isProven("feedback", source));
-    const most = isStranger ? MOST_WAITING.ofStranger : MOST_WAITING.ofProven;
-    if (this.#sources.waitingOf(source) >= most) return "no-room";
-    return this.#sources.run(source, async () => {
-      const end = await this.#judging.take(isStranger ? networkOf(source) : source);
-      const startedAt = performance.now();
-      try {
-        return await this.#judgeFeedback(message);
-      } finally {
-        void sleep(performance.now() - startedAt).then(end);
-      }
-    });
+    const standing = isStranger ? "stranger" : "proven";
+    if (this.#sources.waitingOf(source) >= MOST_WAITING[standing]) return "no-room";
+    return this.#sources.run(source, () =>
+      this.#standings[standing].run(isStranger ? networkOf(source) : source, () =>
+        this.#judging.runThenRest(standing, () => this.#judgeFeedback(message)),
+      ),
+    );
   }
 
   async #judgeFeedback({ octets }: ReceivedMessage): Promise<Judged> {

@@ -21,10 +21,19 @@ export interface PasswordCaller {
  * source. It goes by what is remembered here alone, the same for a login that nobody has.
  */
 export class PasswordTurns {
+  readonly #callers = new FairTurns({ atOnce: Number.POSITIVE_INFINITY, perClient: 1 });
   readonly #sources = new FairTurns({ atOnce: Number.POSITIVE_INFINITY, perClient: 1 });
   readonly #known = new FairTurns({ atOnce: 1, perClient: 1 });
   readonly #strangers = new FairTurns({ atOnce: 1, perClient: 1 });
   readonly #rightLately = new KnownKeys(KNOWN_MS);
+
+  /**
+   * Counts and judges one attempt of a caller after the other, so that those that are right do not count for the next; refused
+   * where too many wait.
+   */
+  async oneByOne<T, R>({ login, address }: PasswordCaller, attempt: () => Promise<Result<T, R>>) {
+    return this.#callers.runOrRefuse(`${sourceOf(address)} ${login}`, MANY_OF_SOURCE, attempt);
+  }
 
   /** Does the work when it is the caller's turn; refused where too much of its source's or its network's waits for theirs. */
   async run<T>(

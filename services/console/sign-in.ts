@@ -145,14 +145,18 @@ export class SignIn {
     return this.#limited(attempt, (user) => this.#matches(attempt, user, wrong));
   }
 
+  async #limited<R extends { readonly kind: string }>(attempt: Attempt, judge: Judge<R>) {
+    return this.#turns.oneByOne(attempt, () => this.#judgeCounted(attempt, judge));
+  }
+
   /**
    * Counts the attempt against its address, its login, and both together before it is judged, and takes it back when it
    * succeeds; for the address and the login also when nothing but a code is missing. What is counted and written is the
    * same for a login that nobody has.
    */
-  async #limited<R extends { readonly kind: string }>(
+  async #judgeCounted<R extends { readonly kind: string }>(
     attempt: Attempt,
-    judge: (user: StoredUser | undefined) => Promise<Result<StoredUser, R>>,
+    judge: Judge<R>,
   ): Promise<Result<StoredUser, R | Refusal>> {
     const now = new Date(this.#clock.nowMs());
     const subjects = subjectsOf(attempt);
@@ -222,6 +226,8 @@ export class SignIn {
     return createHmac("sha256", this.#digestKey).update(JSON.stringify(parts)).digest("base64url");
   }
 }
+
+type Judge<R> = (user: StoredUser | undefined) => Promise<Result<StoredUser, R>>;
 
 /** That failures of an attempt are answered by a wait. */
 interface Wait {

@@ -54,19 +54,20 @@ export class TroubledDestinations {
    * @returns those that are in trouble there: others need not be tried from them now
    */
   noteRefused(destination: string, { sources, words, recipient }: DestinationRefusal): readonly string[] {
-    const inTrouble = sources.filter((source) => this.#countRefusal(at(destination, source), recipient));
+    if (recipient !== undefined) for (const source of sources) this.#noteInDoubt(at(destination, source), recipient);
+    // The destination says so itself, or so many recipients were refused.
+    const isInTrouble = (source: string) =>
+      recipient === undefined || (this.#refused.get(at(destination, source))?.size ?? 0) >= MOST_IN_DOUBT;
+    const inTrouble = sources.filter(isInTrouble);
+    // After the back-off others are tried, as many again.
+    for (const source of inTrouble) this.#refused.delete(at(destination, source));
     if (inTrouble.length > 0) this.#store(this.#backOff(destination, inTrouble, words));
     return inTrouble;
   }
 
-  /** @returns whether the refusal is about the destination: it says so, or so many recipients were refused */
-  #countRefusal(key: string, recipient: string | undefined): boolean {
-    if (recipient === undefined) return true;
+  #noteInDoubt(key: string, recipient: string): void {
     const refused = this.#refused.get(key) ?? new Set();
     this.#refused.set(key, refused.add(recipient));
-    if (refused.size < MOST_IN_DOUBT) return false;
-    // After the back-off others are tried, as many again.
-    return this.#refused.delete(key);
   }
 
   /** A back-off that is not stored costs a needless attempt, no more. */
@@ -77,7 +78,8 @@ export class TroubledDestinations {
   }
 
   #endBackOff(destination: string, source: string): Promise<void> | undefined {
-    const ended = [source, ANY_SOURCE].filter((each) => this.#troubled.delete(at(destination, each)));
+    const ended = [source, ANY_SOURCE].map((each) => at(destination, each)).filter((key) => this.#troubled.has(key));
+    for (const key of ended) this.#troubled.delete(key);
     return ended.length === 0 ? undefined : endBackOff(this.#options.db, destination, source);
   }
 

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { Counts } from "../core/counts.ts";
 import { addToGroup } from "../core/groups.ts";
 import type { Refusal } from "../core/refusal.ts";
@@ -90,13 +91,27 @@ export class FairTurns {
   }
 
   /** As {@link run}; refused where so many of the client's wait for their turn already. */
-  async runOrRefuse<T>(
+  async runOrRefuse<T, R>(
     client: string,
     { mostWaiting, retryAfterSeconds, group = client }: WaitingLimits,
-    work: () => Promise<Result<T, Refusal>>,
-  ): Promise<Result<T, Refusal>> {
+    work: () => Promise<Result<T, R>>,
+  ): Promise<Result<T, R | Refusal>> {
     if (this.waitingOf(client) >= mostWaiting) return refuse({ kind: "rate-limited", retryAfterSeconds });
     return this.run(client, work, group);
+  }
+
+  /**
+   * As {@link run}. The place rests afterwards for as long as the work took: meanwhile the thread is there for those who wait
+   * for something else, who would else wait for a piece of this work at each step.
+   */
+  async runThenRest<T>(client: string, work: () => T | Promise<T>, group = client): Promise<T> {
+    const leave = await this.take(client, group);
+    const startedAtMs = performance.now();
+    try {
+      return await work();
+    } finally {
+      void sleep(performance.now() - startedAtMs).then(leave);
+    }
   }
 
   /** Waits for the client's turn. @returns what ends it */

@@ -120,13 +120,15 @@ export function finishMessage(
 function fieldsToSend(fields: readonly RawField[], unsubscribe: boolean): RawField[] {
   const signed = signedByAuthor(fields);
   const isReplaced = ({ name }: RawField) => unsubscribe && UNSUBSCRIPTION.has(name) && !signed.has(name);
-  const said = new Map<string, string>();
+  const firsts = new Map(
+    MIME_FIELDS.filter((name) => !signed.has(name)).flatMap((name) => {
+      const field = fields.find((each) => each.name === name);
+      return field ? [[name, { field, value: fieldValue(field) }]] : [];
+    }),
+  );
   const isSaidAgain = (field: RawField) => {
-    if (!MIME_FIELDS.includes(field.name) || signed.has(field.name)) return false;
-    const value = fieldValue(field);
-    const first = said.get(field.name);
-    if (first === undefined) said.set(field.name, value);
-    return first === value;
+    const first = firsts.get(field.name);
+    return first !== undefined && first.field !== field && first.value === fieldValue(field);
   };
   return fields
     .filter((field) => !STRIPPED.has(field.name) && !isReplaced(field) && !isSaidAgain(field))
@@ -135,8 +137,11 @@ function fieldsToSend(fields: readonly RawField[], unsubscribe: boolean): RawFie
 
 function findDoubled(fields: readonly RawField[]): string | undefined {
   const seen = new Set<string>();
-  const doubled = fields.find(({ name }) => SINGLE.has(name) && seen.size === seen.add(name).size);
-  return doubled?.raw.slice(0, doubled.name.length);
+  for (const { name, raw } of fields) {
+    if (SINGLE.has(name) && seen.has(name)) return raw.slice(0, name.length);
+    seen.add(name);
+  }
+  return undefined;
 }
 
 /** `From : a` is obsolete (RFC 5322 §4.5.2): some readers see no field in it. Relaxed signatures cover it either way. */

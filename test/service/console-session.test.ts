@@ -450,11 +450,20 @@ describe("lock-out", () => {
   });
 
   test("guesses at the same moment count as many", async () => {
-    const answers = await Promise.all(Array.from({ length: 12 }, (_, index) => attempt("one", `guess ${index}`)));
+    const answers = await Promise.all(Array.from({ length: 20 }, (_, index) => attempt("one", `guess ${index}`)));
     const statuses = answers.map(({ status }) => status);
     expect(statuses.filter((status) => status === 401)).toHaveLength(5);
-    expect(statuses.filter((status) => status === 429)).toHaveLength(7);
+    expect(statuses.filter((status) => status === 429)).toHaveLength(15);
     palomar.clock.advance(3_600_000);
+  });
+
+  test("attempts at the same moment that are right count for none of the others", async () => {
+    const answers = await Promise.all(Array.from({ length: 20 }, () => attempt("one", PASSWORD)));
+    const refused = answers.filter(({ status }) => status !== 200);
+    // One is judged, sixteen wait.
+    expect(answers.length - refused.length).toBeGreaterThanOrEqual(17);
+    expect(refused.every(({ status, headers }) => status === 429 && headers["retry-after"] === "5")).toBe(true);
+    expect((await attempt("one", PASSWORD)).status).toBe(200);
   });
 
   test("what one address asks for beyond its turns is refused, and does not count", async () => {

@@ -267,6 +267,28 @@ describe("with nobody at work", () => {
     await db()("inbound_messages").delete();
   });
 
+  test("who is proven waits for one message of strangers at a time, however many networks they write from", async () => {
+    const mxSession = freshSession();
+    const send = (octets: Buffer, client: string) => mxSession.message(octets, sessionOf(client, [FBL]));
+    const provider = "192.0.2.200";
+    const complaint = complaintOf("", `X-Delivery-Token: ${tokenFor(await accept("proven@example.net"))}`);
+    expect((await send(complaint, provider)).code).toBe(250);
+    let answered = 0;
+    const networks = Array.from({ length: 10 }, (_, network) => `198.51.${network}.1`);
+    const flood = networks.flatMap((client) =>
+      [COSTLY, COSTLY].map((octets) => send(octets, client).then(() => ++answered)),
+    );
+    await eventually(
+      async () => answered,
+      (taken) => taken > 0,
+    );
+    const before = answered;
+    for (let count = 0; count < 3; count += 1) expect((await send(complaint, provider)).code).toBe(250);
+    expect(answered - before).toBeLessThanOrEqual(4);
+    await Promise.all(flood);
+    await db()("inbound_messages").delete();
+  });
+
   test("what cannot be tied to a message of ours is counted and not kept, but for a sample", async () => {
     const mxSession = freshSession();
     const bigger = Buffer.concat([STRANGE, Buffer.alloc(100_000, "x\r\n")]);

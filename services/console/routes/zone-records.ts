@@ -6,7 +6,7 @@ import { typeCode, typeMnemonic } from "../../core/dns/rr-types.ts";
 import type { StoredRecord } from "../../core/dns/zone-edit.ts";
 import { invalidField, type Refusal } from "../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../core/result.ts";
-import { RecordSearches } from "../../operations/dns/record-searches.ts";
+import { RecordSearchTurns } from "../../operations/dns/record-search-turns.ts";
 import type { Db } from "../../platform/postgres/db.ts";
 import { readFollowers } from "../../store/dns/followers.ts";
 import { type RecordPlace, searchRecords } from "../../store/dns/record-search.ts";
@@ -28,11 +28,11 @@ const zoneParam = z.object({ id: z.string(), domain: z.string() });
 
 /** A zone of any size: its records, found by name or value and by type, page by page; and whether it is published. */
 export const makeZoneRecordEndpoints: MakeConsoleEndpoints = (context) => [
-  ...search(context, new RecordSearches()),
+  ...search(context, new RecordSearchTurns()),
   ...counts(context),
 ];
 
-const search = (context: ConsoleContext, searches: RecordSearches): readonly ConsoleEndpoint[] => [
+const search = (context: ConsoleContext, turns: RecordSearchTurns): readonly ConsoleEndpoint[] => [
   consoleEndpoint({
     method: "GET",
     path: "/resellers/:id/zones/:domain/records",
@@ -78,7 +78,7 @@ const search = (context: ConsoleContext, searches: RecordSearches): readonly Con
         );
       // Without a wish the next page is where the one before ended.
       const isPlain = fields.search.trim() === "" && type === undefined;
-      const searched = await (isPlain ? look() : searches.run(zoneSharerOf(caller, params.id), look));
+      const searched = await (isPlain ? look() : turns.run(zoneSharerOf(caller, params.id), look));
       if (!searched.ok) return searched;
       const found = searched.value;
       const derived = await derivedAmong(context.db, zone.value, found.records);

@@ -10,8 +10,8 @@ export interface ConnectionLimits {
   readonly limitLoopback: boolean;
 }
 
-/** For so long a connection that never asked anything is spared, where another one that did is idle: its query may be on its way. */
-const FIRST_QUERY_MS = 1_000;
+/** For so long a connection that never asked anything is spared, where another one that did is idle: its client may be slow. */
+const FIRST_QUERY_MS = 5_000;
 /** For so long a connection is spared over which answers are made or sent without a rest: its client may not read them. */
 const RESTLESS_MS = 5_000;
 

@@ -3,13 +3,12 @@ import type { ParsedUrlQuery } from "node:querystring";
 import { ZodDefault, ZodNumber, ZodObject, ZodOptional, type ZodType } from "zod";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, type Result } from "../../core/result.ts";
-import type { Aside } from "../fair-turns.ts";
+import type { Aside, FairTurns } from "../fair-turns.ts";
 import type { Observe } from "../observability/observation.ts";
 import { isDatabaseAway } from "../postgres/db.ts";
 import type { Dialect } from "./dialect.ts";
 import { type AnyEndpoint, type Sharer, takesQuery } from "./endpoint.ts";
 import { cleanFields, validateFields } from "./fields.ts";
-import type { Judgements } from "./judgements.ts";
 import { parseJsonBody, parseTextBody } from "./request-body.ts";
 
 /** A request whose caller is known and may ask for this, with its body: all that it takes to carry it out, in any thread. */
@@ -34,8 +33,8 @@ export interface Surroundings {
   readonly aside: Aside;
   /** The unread request, for `input: "stream"`. */
   readonly incoming?: IncomingMessage;
-  /** Where large bodies are judged. */
-  readonly judgements?: Judgements;
+  /** In which large bodies are judged, one after another by caller. */
+  readonly judgements?: FairTurns;
 }
 
 /** An endpoint's answer to a request: a value for its `reply`, a `RawReply`, or a refusal. */
@@ -51,7 +50,8 @@ export async function carryOut<Caller>(
   const { caller, sharer, method, headers, clientAddress, body } = asked;
   const place = await declared.admit?.(caller, body.length, headers);
   if (place && !place.ok) return place;
-  const judge = async <T>(judgement: () => T) => (judgements ? judgements.run(sharer, judgement) : judgement());
+  const judge = async <T>(judgement: () => T): Promise<T> =>
+    judgements ? judgements.runThenRest(sharer.key, judgement, sharer.group) : judgement();
   const act = async () => {
     const input = await judge(() => judgeInput(declared, dialect, asked));
     if (!input.ok) return input;

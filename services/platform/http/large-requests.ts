@@ -3,12 +3,11 @@ import type { ReadableStream } from "node:stream/web";
 import type { MessagePort, Worker } from "node:worker_threads";
 import type { Refusal } from "../../core/refusal.ts";
 import { ok, refuse } from "../../core/result.ts";
-import type { Aside } from "../fair-turns.ts";
+import { type Aside, FairTurns } from "../fair-turns.ts";
 import type { Observation, Observe } from "../observability/observation.ts";
 import { type Asked, carryOut, failureOf, type Outcome, type Surroundings } from "./carry-out.ts";
 import type { Dialect } from "./dialect.ts";
 import { type AnyEndpoint, RawReply } from "./endpoint.ts";
-import { Judgements } from "./judgements.ts";
 
 /** A body above this, in octets, is parsed and judged in the other thread. */
 const LARGE_BODY_OCTETS = 64 * 1024;
@@ -190,7 +189,7 @@ export async function serveLargeRequests(
     byKey: new Map(service.endpoints.map((declared) => [keyOf(declared), declared])),
   }));
   const away = new AwayRequests(tell);
-  const judgements = new Judgements();
+  const judgements = new FairTurns({ atOnce: 1, perClient: 1 });
   const stopped = new Promise<void>((resolve) => {
     port.on("message", (message: ToThread | GoOn | "stop") => {
       if (message === "stop") resolve();

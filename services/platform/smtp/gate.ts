@@ -7,6 +7,7 @@ import { formatSmtpReply, inAscii, type SmtpReply } from "../../core/mail/smtp-r
 import { isLoopback } from "../lookups/address-blocks.ts";
 import { clientOf, endConnection } from "./client-socket.ts";
 import { type CommandContext, DSN_REFUSALS, judgeAuthAnswer, judgeCommand, verbOf } from "./command-syntax.ts";
+import type { IdleConnection } from "./giving-way.ts";
 import { completeOffers, isWholeReply, withOneStatus } from "./library-replies.ts";
 import type { SmtpLimits } from "./limits.ts";
 import { MessageDots } from "./message-dots.ts";
@@ -28,21 +29,16 @@ export interface GateOptions {
 export interface GateEvents {
   /** STARTTLS has succeeded: what was known of the client does not count any more. */
   secured(id: string): void;
+  /** AUTH has succeeded. @returns who is signed in: whose places count together */
+  signedIn(id: string): string;
   /** MAIL or RCPT passes: what was taken off it. */
   asked(id: string, dsn: DsnParameters | undefined): void;
   /** It was ended for want of patience. */
   ended(client: string, reply: SmtpReply): void;
 }
 
-/** Why a dialogue could give way to another, and since when it is idle. */
-export interface Idleness {
-  /** One of those that are ended one after the other: who has not signed in, who has, who left off in the middle of a message. */
-  readonly rank: (typeof IDLE_RANKS)[number];
-  readonly sinceMs: number;
-}
-
-/** Whose places others have first. */
-export const IDLE_RANKS = ["stranger", "signed in", "stalled"] as const;
+/** How it is with a dialogue that may give way to another. */
+export type Idleness = Pick<IdleConnection, "isAtRest" | "sinceMs">;
 
 /**
  * Whose turn it is, and for what. The client's: a command, the answer to a challenge of AUTH, or a message up to its final dot.
@@ -76,7 +72,7 @@ export class SmtpGate {
   /** Of each connection anew, so that TLS has a client introduce itself again (RFC 3207 §4.2). */
   #context!: CommandContext;
   #hasGreeted = false;
-  #isSignedIn = false;
+  #signedInAs: string | undefined;
   /** When something was last heard or said. */
   #activeAtMs = performance.now();
   #isLibraryFull = false;
@@ -127,13 +123,17 @@ export class SmtpGate {
     if (reply) this.#lose(reply);
   }
 
-  /** How soon another may have its place; undefined while its message comes, or our reply is waited for. */
+  /** Whose places count together with this one; undefined for a stranger. */
+  get signedInAs(): string | undefined {
+    return this.#signedInAs;
+  }
+
+  /** Undefined where it gives way to nobody: its message comes, or our reply is waited for. */
   idlenessAt(nowMs: number): Idleness | undefined {
-    const [turn, sinceMs] = [this.#turn, this.#activeAtMs];
-    if (turn.kind === "reply") return undefined;
-    if (turn.kind !== "message") return { rank: this.#isSignedIn ? "signed in" : "stranger", sinceMs };
-    const isStalled = !this.#isLibraryFull && nowMs - sinceMs >= this.#options.limits.stalledMs;
-    return isStalled ? { rank: "stalled", sinceMs } : undefined;
+    const [{ kind }, sinceMs] = [this.#turn, this.#activeAtMs];
+    const isQuiet = nowMs - sinceMs >= this.#options.limits.quietMs;
+    if (kind === "reply" || (kind === "message" && (this.#isLibraryFull || !isQuiet))) return undefined;
+    return { isAtRest: isQuiet && kind !== "message", sinceMs };
   }
 
   /** Ends the dialogue in favour of another's (RFC 5321 §3.8). */
@@ -174,7 +174,7 @@ export class SmtpGate {
     const isSecure = socket instanceof TLSSocket;
     const mayAuthenticate = isSecure || (plaintextAuthOnLoopback && isLoopback(this.#client));
     this.#context = { servesAuth, servesDsn, mayAuthenticate, isSecure, isIntroduced: false };
-    this.#isSignedIn = false;
+    this.#signedInAs = undefined;
     this.#socket = socket;
     socket.setNoDelay(true);
     socket.on("data", (chunk: Buffer) => {
@@ -311,7 +311,7 @@ export class SmtpGate {
 
   #takeAnswer(verb: string, code: number, text: string): void {
     if (code === 354) this.#turn = { kind: "message", dots: new MessageDots(), octets: 0 };
-    if (code === 235) this.#isSignedIn = true;
+    if (code === 235) this.#signedInAs = this.#events.signedIn(this.id);
     if (code === 250 && verb === "DATA") this.#patience.countMessage(performance.now());
     if (code === 250 && (verb === "EHLO" || verb === "HELO")) this.#context = { ...this.#context, isIntroduced: true };
     this.#answer(verb, code, verb === "EHLO" ? completeOffers(text, this.#context) : text);

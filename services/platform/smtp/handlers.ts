@@ -41,7 +41,7 @@ export interface SmtpHandlers<User> {
   rcptTo(address: string, session: SmtpSession<User>): Promise<SmtpReply | undefined>;
   /** How much the message to these recipients may have; `maxMessageOctets` of the listener unless given. */
   messageSize?(session: SmtpSession<User>): MessageSize;
-  /** Whose share of the memory the message takes while it is received; the client's network unless given. */
+  /** Whose share the dialogue's place takes, and its message of the memory; the client's address or IPv6 /64 unless given. */
   holderOf?(session: SmtpSession<User>): string | undefined;
   /** A message was not taken because of what it is; the reply is on its way. */
   messageRefused?(reply: SmtpReply, session: SmtpSession<User>): void;

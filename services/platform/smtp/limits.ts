@@ -19,8 +19,8 @@ export interface SmtpLimits {
   /** The pace that a message has to keep while it is sent, and how far it may fall behind. */
   readonly dataOctetsPerSecond: number;
   readonly dataGraceMs: number;
-  /** A message of which nothing comes for so long may give its place to a new connection, where all are taken. */
-  readonly stalledMs: number;
+  /** Who is not heard of for so long is at rest; in the middle of a message it may give its place only then. */
+  readonly quietMs: number;
   /** For a dialogue, from its beginning or its last message; never in the middle of one. */
   readonly withoutMessageMs: number;
   /** How long a dialogue that is under way when the service stops may go on, to finish its message. */
@@ -46,7 +46,7 @@ export const SMTP_LIMITS: SmtpLimits = {
   commandLineMs: 60_000,
   dataOctetsPerSecond: 1_000,
   dataGraceMs: 60_000,
-  stalledMs: 10_000,
+  quietMs: 10_000,
   withoutMessageMs: 1_800_000,
   drainMs: 5_000,
   checkEveryMs: 5_000,

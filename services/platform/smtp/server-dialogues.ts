@@ -51,6 +51,12 @@ export class ServerDialogues<User> {
     this.#secured.add(session);
   }
 
+  /** Whose share of the places and of the memory it has. */
+  holderOf(id: string): string {
+    const session = this.#opened.get(id);
+    return session ? this.#holderOf(this.#describe(session)) : id;
+  }
+
   /** What was taken off the command that comes next. */
   ask(id: string, dsn: DsnParameters | undefined): void {
     if (dsn === undefined) this.#asked.delete(id);
@@ -111,8 +117,7 @@ export class ServerDialogues<User> {
     const { maxMessageOctets, collector } = this.#options;
     const whole = { mostOctets: maxMessageOctets, keptOctets: maxMessageOctets };
     const size = this.#handlers.messageSize?.(session) ?? whole;
-    const holder = this.#handlers.holderOf?.(session) ?? sourceOf(session.clientAddress);
-    const collected = await collector.collect(stream, size, holder);
+    const collected = await collector.collect(stream, size, this.#holderOf(session));
     try {
       if (!collected.ok) {
         this.#handlers.messageRefused?.(collected.error, session);
@@ -124,6 +129,10 @@ export class ServerDialogues<User> {
     } finally {
       if (collected.ok) collected.value.release();
     }
+  }
+
+  #holderOf(session: SmtpSession<User>): string {
+    return this.#handlers.holderOf?.(session) ?? sourceOf(session.clientAddress);
   }
 
   /** Hands a decision to the library; what fails on our side is logged, and the client is asked to come again. */

@@ -6,9 +6,11 @@ import { bindWithPatience, formatBound } from "../bind.ts";
 import type { ServerCertificate } from "../certificate.ts";
 import type { HostPort } from "../config/config-values.ts";
 import { ConnectionCounts } from "../connection-counts.ts";
+import { networkOf } from "../lookups/address-blocks.ts";
 import type { Observe } from "../observability/observation.ts";
 import { clientOf, endConnection } from "./client-socket.ts";
-import { type GateEvents, type GateOptions, IDLE_RANKS, type Idleness, SmtpGate } from "./gate.ts";
+import { type GateEvents, type GateOptions, SmtpGate } from "./gate.ts";
+import { firstToGiveWay, type IdleConnection } from "./giving-way.ts";
 import type { SmtpHandlers } from "./handlers.ts";
 import { SMTP_LIMITS, type SmtpLimits } from "./limits.ts";
 import type { MessageCollector } from "./message-collector.ts";
@@ -68,6 +70,7 @@ export async function listenSmtp<User>(
 /** A connection that is not refused. */
 interface Admitted {
   readonly sinceMs: number;
+  readonly network: string;
   /** Undefined during the handshake of implicit TLS. */
   gate?: SmtpGate;
 }
@@ -109,6 +112,7 @@ class SmtpServer<User> {
     };
     this.#gateEvents = {
       secured: (id) => dialogues.secure(id),
+      signedIn: (id) => dialogues.holderOf(id),
       asked: (id, dsn) => dialogues.ask(id, dsn),
       ended: (client, reply) =>
         observe({ kind: "smtp-dialogue-ended", level: "info", listener, client, said: describeSmtpReply(reply) }),
@@ -161,7 +165,7 @@ class SmtpServer<User> {
     if (beyondShare === 0 && this.#beyondCap > 0) this.#makeRoom();
     const beyondCap = this.#beyondCap;
     this.#sockets.add(socket);
-    this.#admitted.set(socket, { sinceMs: performance.now() });
+    this.#admitted.set(socket, { sinceMs: performance.now(), network: networkOf(client) });
     const refusal = this.#refusalFor(beyondShare, beyondCap);
     if (refusal) observe({ kind: "smtp-connections-limited", level: "warn", listener, client });
     const proceed = (ready: Socket) => {
@@ -181,14 +185,20 @@ class SmtpServer<User> {
     return this.#admitted.size + 1 - this.#limits.connections;
   }
 
-  /** Ends whoever has been idle longest among those who give way first, so that nobody keeps others out by holding places. */
+  /** Ends who gives way first, if anybody does, so that nobody keeps others out by holding places. */
   #makeRoom(): void {
+    const { quietMs, connections } = this.#limits;
     const nowMs = performance.now();
-    let first: { readonly socket: Socket; readonly idleness: Idleness } | undefined;
-    for (const [socket, { gate, sinceMs }] of this.#admitted) {
-      const idleness = gate ? gate.idlenessAt(nowMs) : ({ rank: "stranger", sinceMs } as const);
-      if (idleness && (!first || givesWayBefore(idleness, first.idleness))) first = { socket, idleness };
+    let strangers = 0;
+    const idle: (IdleConnection & { readonly socket: Socket })[] = [];
+    for (const [socket, { gate, sinceMs, network }] of this.#admitted) {
+      const signedInAs = gate?.signedInAs;
+      const isSignedIn = signedInAs !== undefined;
+      if (!isSignedIn) strangers += 1;
+      const idleness = gate ? gate.idlenessAt(nowMs) : { isAtRest: nowMs - sinceMs >= quietMs, sinceMs };
+      if (idleness) idle.push({ ...idleness, socket, isSignedIn, holder: signedInAs ?? network });
     }
+    const first = firstToGiveWay(idle, { strangers, all: connections });
     if (!first) return;
     const { gate } = this.#admitted.get(first.socket)!;
     this.#admitted.delete(first.socket);
@@ -210,11 +220,6 @@ class SmtpServer<User> {
     const ends = { localAddress, localPort, remoteAddress, remotePort };
     this.#library.connect(gate.libraryEnd as Socket, { id: gate.id, ...ends });
   }
-}
-
-function givesWayBefore(one: Idleness, other: Idleness): boolean {
-  const ranks = IDLE_RANKS.indexOf(one.rank) - IDLE_RANKS.indexOf(other.rank);
-  return ranks < 0 || (ranks === 0 && one.sinceMs < other.sinceMs);
 }
 
 /** The library speaks in clear with the gates, which see to TLS, to lines, to limits, and to who is idle. */

@@ -1,3 +1,4 @@
+import { setImmediate as turn } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { FairTurns } from "../../../services/platform/fair-turns.ts";
 
@@ -85,6 +86,26 @@ describe("FairTurns", () => {
     expect(begun.at(-1)).toBe("c1");
     await end("a1");
     expect(begun.at(-1)).toBe("a3");
+  });
+
+  test("where the place rests, what waits for the event loop goes on between two pieces of work", async () => {
+    const resting = new FairTurns({ atOnce: 1, perClient: 1 });
+    const order: string[] = [];
+    const work = (name: string) => () => {
+      const end = performance.now() + 20;
+      while (performance.now() < end);
+      order.push(name);
+    };
+    const done = ["one", "two", "three"].map((name) => resting.runThenRest("a", work(name)));
+    done.push(resting.runThenRest("b", work("neighbour")));
+    let turns = 0;
+    const isOver = Promise.all(done).then(() => true);
+    while (!(await Promise.race([isOver, turn(false)]))) turns += 1;
+    expect(order).toEqual(["one", "two", "neighbour", "three"]);
+    expect(turns).toBeGreaterThan(10);
+    const failing = resting.runThenRest("a", () => Promise.reject(new Error("broken")));
+    await expect(failing).rejects.toThrow("broken");
+    expect(await resting.runThenRest("b", () => 1)).toBe(1);
   });
 
   test("it tells how many wait", async () => {

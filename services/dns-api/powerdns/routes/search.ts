@@ -3,7 +3,7 @@ import { typeMnemonic } from "../../../core/dns/rr-types.ts";
 import { mayRead } from "../../../core/dns/token.ts";
 import { type Refusal, unacceptable } from "../../../core/refusal.ts";
 import { ok, type Result, refuse } from "../../../core/result.ts";
-import { RecordSearches } from "../../../operations/dns/record-searches.ts";
+import { RecordSearchTurns } from "../../../operations/dns/record-search-turns.ts";
 import type { StreamFor } from "../../../platform/http/stream-places.ts";
 import { jsonArray } from "../../../platform/http/streamed-json.ts";
 import { streamedReply } from "../../../platform/http/streamed-reply.ts";
@@ -57,9 +57,9 @@ interface Budget {
 }
 
 /** What names, contents and remarks are found by. */
-export const makePowerdnsSearchEndpoints: MakeEndpoints = ({ db }) => searchEndpoints(db, new RecordSearches());
+export const makePowerdnsSearchEndpoints: MakeEndpoints = ({ db }) => searchEndpoints(db, new RecordSearchTurns());
 
-const searchEndpoints = (db: Db, searches: RecordSearches): readonly DnsEndpoint[] => [
+const searchEndpoints = (db: Db, turns: RecordSearchTurns): readonly DnsEndpoint[] => [
   dnsEndpoint("read", {
     method: "GET",
     path: "/localhost/search-data",
@@ -71,7 +71,7 @@ const searchEndpoints = (db: Db, searches: RecordSearches): readonly DnsEndpoint
     }),
     reply: z.array(found),
     act: ({ caller, sharer, fields }) =>
-      searches.run(sharer, async () => {
+      turns.run(sharer, async () => {
         const found = await gather(db, caller, fields);
         if (!found.ok) return found;
         const makePieces = () => jsonArray([found.value], (one) => one);

@@ -65,6 +65,19 @@ describe("where all the connections that there may be are open, a new one", () =
     expect(closedAmong(sockets)).toEqual([1, 2]);
   });
 
+  it("of none that has had less than five seconds to ask, where others are idle", () => {
+    const { connect, ask } = listenerOf({ connections: 4 });
+    const sockets = Array.from({ length: 4 }, () => connect());
+    for (const socket of sockets) ask(socket);
+    for (let newcomers = 0; newcomers < 4; newcomers += 1) {
+      sockets.push(connect());
+      vi.advanceTimersByTime(1_200);
+    }
+    expect(closedAmong(sockets)).toEqual([0, 1, 2, 3]);
+    sockets.push(connect());
+    expect(closedAmong(sockets)).toEqual([0, 1, 2, 3, 4]);
+  });
+
   it("else of the one that has been idle longest, while the silent ones have just come", () => {
     const { connect, ask } = listenerOf({ connections: 4 });
     const sockets = Array.from({ length: 3 }, () => connect());

@@ -54,7 +54,7 @@ async function open(
       maxRecipients: 10,
       collector: new MessageCollector("strict"),
       limitLoopback: true,
-      limits: { ...SMTP_LIMITS, drainMs: 500, checkEveryMs: 20, stalledMs: 600_000, ...limits },
+      limits: { ...SMTP_LIMITS, drainMs: 500, checkEveryMs: 20, quietMs: 600_000, ...limits },
       observe: (observation) => observed.push(observation),
     },
   );
@@ -70,9 +70,9 @@ class Client {
   heard = "";
   #socket: Socket;
 
-  constructor(address: string, tls = false) {
+  constructor(address: string, tls = false, localAddress = "127.0.0.1") {
     const [host, port] = address.split(":") as [string, string];
-    const options = { host, port: Number(port), rejectUnauthorized: false };
+    const options = { host, port: Number(port), localAddress, rejectUnauthorized: false };
     this.#socket = tls ? connectTls(options) : connect(options);
     this.closed = this.#listen();
     this.firstHeard = new Promise((resolve) => {
@@ -254,7 +254,7 @@ describe("handshakes of implicit TLS that are not done yet count as connections"
   });
 });
 
-describe("where all places are taken, a new connection has that of the one that has been idle longest", () => {
+describe("where all places are taken, a new connection has that of one that gives way first", () => {
   const NO_ROOM = /\r\n421 4\.3\.2 too many connections, try again later\r\n$/;
   const LOGIN = `AUTH PLAIN ${Buffer.from("\0user\0password").toString("base64")}`;
   const END = "Subject: x\r\n\r\nx\r\n.";
@@ -319,7 +319,7 @@ describe("where all places are taken, a new connection has that of the one that 
   });
 
   it("one that left off in the middle of its message where there is no other", async () => {
-    const address = await listen("starttls", { connections: 1, stalledMs: 400 });
+    const address = await listen("starttls", { connections: 1, quietMs: 400 });
     const stalled = new Client(address);
     await stalled.converse(...ENVELOPE, "DATA");
     await sleep(500);
@@ -349,6 +349,92 @@ describe("where all places are taken, a new connection has that of the one that 
     await others[2]!.converse("EHLO a.test", LOGIN);
     expect(await others[0]!.closed).toMatch(NO_ROOM);
     await Promise.all([signedIn, ...others.slice(1)].map((client) => client.converse("QUIT")));
+  });
+
+  describe("with clients in many networks", () => {
+    const loginOf = (user: string) => `AUTH PLAIN ${Buffer.from(`\0${user}\0password`).toString("base64")}`;
+    const handlers: Partial<SmtpHandlers<string>> = {
+      authenticate: async ({ username }) => ({ user: username }),
+      holderOf: ({ user }) => user,
+    };
+    /** Eight places, two of which are for strangers. */
+    const dialWith = async (tls: Kind, limits: Partial<SmtpLimits> = {}) => {
+      const { address } = await open(tls, { connections: 8, ...limits }, handlers);
+      return (network: number, last = 1) => new Client(address, tls === "implicit", `127.0.${network}.${last}`);
+    };
+    const signIn = async (client: Client, user: string) => {
+      await client.converse("EHLO a.test", loginOf(user));
+      return client;
+    };
+    /** Each comes while the one before still takes its time to sign in. */
+    const comeSlowly = async (clients: readonly (() => Client)[]) => {
+      const signedIn: Promise<Client>[] = [];
+      for (const come of clients) {
+        const client = come();
+        await client.firstHeard;
+        signedIn.push(sleep(150).then(() => signIn(client, "honest")));
+        await sleep(100);
+      }
+      return Promise.all(signedIn);
+    };
+
+    it.each(KINDS)("those who take time to sign in, where one has all places signed in (%s)", async (kind) => {
+      const dial = await dialWith(kind);
+      const held: Client[] = [];
+      for (let network = 1; network <= 8; network += 1) held.push(await signIn(dial(network), "holder"));
+      const newcomers = await comeSlowly([11, 12, 13, 14].map((network) => () => dial(network)));
+      for (const client of newcomers) await client.converse("MAIL FROM:<a@example.org>", "QUIT");
+      for (const client of held.slice(0, 4)) expect(await client.closed).toMatch(NO_ROOM);
+      for (const client of held.slice(4)) await client.converse("NOOP");
+    });
+
+    it("as well where these take part now and then, or leave off in the middle of messages", async () => {
+      const dial = await dialWith("starttls", { quietMs: 2_000 });
+      const held = await Promise.all([1, 2, 3, 4, 5, 6].map((network) => signIn(dial(network), "holder")));
+      for (const client of held.slice(3)) await client.converse(...ENVELOPE.slice(1), "DATA");
+      const keepUp = setInterval(() => {
+        for (const client of held.slice(0, 3)) client.say("NOOP\r\n");
+      }, 50);
+      await sleep(2_100);
+      const newcomers = await comeSlowly([11, 12, 13, 14, 15].map((network) => () => dial(network)));
+      clearInterval(keepUp);
+      for (const client of newcomers) await client.converse("NOOP");
+    });
+
+    it("strangers' from a share of them on, whoever comes, so that those signed in stay", async () => {
+      const dial = await dialWith("starttls");
+      const clients = [1, 2, 3, 4, 5, 6].map(async (network) => signIn(dial(network), `sender ${network % 2}`));
+      const [sending, ...between] = await Promise.all(clients);
+      await sending!.converse(...ENVELOPE.slice(1), "DATA");
+      const strangers: Client[] = [];
+      for (let network = 11; network < 40; network += 1) {
+        strangers.push(dial(network));
+        await strangers.at(-1)!.converse("EHLO a.test");
+      }
+      for (const client of between) await client.converse(...ENVELOPE.slice(1), "DATA", END, "QUIT");
+      await sending!.converse(END, "QUIT");
+      for (const client of strangers.slice(0, -2)) expect(await client.closed).toMatch(NO_ROOM);
+    });
+
+    it("those of the network that has most, whichever came last", async () => {
+      const dial = await dialWith("starttls");
+      const newcomer = dial(1);
+      await newcomer.converse("EHLO a.test");
+      for (let last = 1; last < 30; last += 1) await dial(2, last).converse("EHLO a.test");
+      await signIn(newcomer, "honest");
+      await newcomer.converse("QUIT");
+    });
+
+    it("those of strangers at rest before all others", async () => {
+      const dial = await dialWith("starttls", { quietMs: 200 });
+      const silent = dial(1);
+      await silent.converse("EHLO a.test");
+      await sleep(250);
+      const signedIn = await Promise.all([2, 3, 4, 5, 6, 7, 8].map((network) => signIn(dial(network), "holder")));
+      await dial(9).converse("EHLO a.test", "QUIT");
+      expect(await silent.closed).toMatch(NO_ROOM);
+      for (const client of signedIn) await client.converse("QUIT");
+    });
   });
 
   it("and nobody gives way to one that is beyond its client's share", async () => {

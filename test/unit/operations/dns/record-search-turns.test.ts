@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
 import { ok } from "../../../../services/core/result.ts";
-import { RecordSearches } from "../../../../services/operations/dns/record-searches.ts";
+import { RecordSearchTurns } from "../../../../services/operations/dns/record-search-turns.ts";
 
 test("one of a client, two of a reseller and three in all are at work; the rest wait for them", async () => {
-  const searches = new RecordSearches();
+  const turns = new RecordSearchTurns();
   const running: string[] = [];
   const ends: (() => void)[] = [];
   const search = (key: string, group: string) =>
-    searches.run({ key, group }, async () => {
+    turns.run({ key, group }, async () => {
       running.push(key);
       await new Promise<void>((end) => ends.push(end));
       return ok(key);

@@ -10,7 +10,7 @@ const SEARCHES = { atOnce: 3, perClient: 1, perGroup: 2 };
 const MANY_SEARCHES = { mostWaiting: 16, retryAfterSeconds: 2 };
 
 /** Lets clients look for records in turn: what finds nothing goes through all that they have. */
-export class RecordSearches {
+export class RecordSearchTurns {
   readonly #turns = new FairTurns(SEARCHES);
 
   run<T>({ key, group }: Sharer, search: () => Promise<Result<T, Refusal>>): Promise<Result<T, Refusal>> {
