@@ -138,7 +138,10 @@ export class Intake {
     return "stored";
   }
 
-  /** Strangers write what takes long to read: who is proven waits for one message of theirs at a time, and everybody else for none. */
+  /**
+   * Who is proven waits for one message of strangers at a time, as these write what takes long to read; half of the time is left
+   * to everybody else.
+   */
   async #judgeInTurn(message: ReceivedMessage, isLimited: boolean): Promise<Judged | "no-room"> {
     const { clientAddress } = message;
     const source = clientAddress === null ? MAILBOXES : sourceOf(clientAddress);
