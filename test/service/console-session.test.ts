@@ -218,14 +218,16 @@ describe("sessions in time", () => {
     for (const end of ["reset", "delete"] as const) {
       const { password } = (await operator.call("POST", "/users", { login: "late", role: "operator" })).body;
       let isEnded = false;
-      // Again and again, so that some are under way then.
+      // Again and again, so that some are under way then, and once more afterwards.
       const attempts = Array.from({ length: 12 }, async (_, index) => {
         await new Promise((resolve) => setTimeout(resolve, index * 15));
         const own: { status: number; cookie: string }[] = [];
+        let isLast = false;
         do {
+          isLast = isEnded;
           const { status, headers } = await attemptFrom(`192.0.2.${index + 1}`, "late", password);
           own.push({ status, cookie: String(headers["set-cookie"]).split(";")[0]! });
-        } while (!isEnded && own.at(-1)!.status === 200);
+        } while (!isLast && own.at(-1)!.status === 200);
         return own;
       });
       await new Promise((resolve) => setTimeout(resolve, 60));
