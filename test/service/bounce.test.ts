@@ -222,13 +222,12 @@ describe("delivery reports", () => {
     await sendBack(`${token}@bounces.localhost`, hardReport(email));
     await untilQuiet();
     const { id } = await stack.context.db("deliveries").where({ recipient: email }).first("id");
-    expect(observed).toContainEqual(
-      expect.objectContaining({
-        kind: "inbound-applied",
-        deliveryId: id,
-        bounces: [{ hard: true, reason: "userunknown" }],
-      }),
-    );
+    const told = expect.objectContaining({
+      kind: "inbound-applied",
+      deliveryId: id,
+      bounces: [{ hard: true, reason: "userunknown" }],
+    });
+    await expect.poll(() => observed).toContainEqual(told);
     expect(JSON.stringify(observed)).not.toContain(email);
   });
 

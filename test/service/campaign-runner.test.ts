@@ -323,7 +323,9 @@ describe("gathering a campaign's recipients", () => {
     runner.start();
     await until(other.numid, "sending");
     expect(await sendOf(broken.numid)).toMatchObject({ state: "gathering" });
-    expect(seen).toMatchObject([{ kind: "campaigns-not-run", campaign: broken.numid }]);
+    // Again with each attempt, however many there were.
+    const told = new Set(seen.map((one) => `${one.kind} ${"campaign" in one && one.campaign}`));
+    expect([...told]).toEqual([`campaigns-not-run ${broken.numid}`]);
     await broken.messages().update({ template: JSON.stringify(template) });
     const { eeid } = (await until(broken.numid, "sending"))!;
     await runner.stop();
@@ -423,7 +425,7 @@ test("a runner that stops waits for no page, and does not pause the campaign for
   const since = performance.now();
   await runner.stop();
   // Ten seconds are waited for a page.
-  expect(performance.now() - since).toBeLessThan(5_000);
+  expect(performance.now() - since).toBeLessThan(9_000);
   expect(await sendOf(numid)).toMatchObject({ state: "scheduled", paused: null });
   web.closeAllConnections();
   web.close();

@@ -110,8 +110,8 @@ describe.skipIf(!hasCitus)(`Citus${why}`, () => {
     asked.length = 0;
     const worker = run(makeWorker(routes({ "d1.example.net": far.port })));
     await eventually(
-      async () => far.messages.length,
-      (sent) => sent === 2,
+      async () => far.messages.length === 2 && asked.some(({ text }) => text.includes("with withdrawn as")),
+      (isDone) => isDone,
     );
     await worker.stop();
     // Ways and results of attempts have ids that are found once and remembered.

@@ -170,7 +170,7 @@ describe("contacts", () => {
     expect(failed.status).toBe(500);
     // It is no failure of the tests that follow.
     expect((palomar.failures as unknown[]).splice(0)).toHaveLength(1);
-    expect(openUploads()).toEqual([]);
+    await expect.poll(openUploads).toEqual([]);
   });
 
   test("of a file that is wrong line by line the first lines are told, all are counted, and nobody waits for it", async () => {

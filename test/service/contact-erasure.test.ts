@@ -229,6 +229,8 @@ test("workers are told to look anew only of what is queued, or was changed", asy
   await listener.query(`listen ${QUEUE_CHANNEL}`);
   try {
     await send({ recipients: ["told@example.org"], template: { html: "x" } });
+    // What has been told by now comes before the answer.
+    await listener.query("select 1");
     notices.length = 0;
     await eraseAddress(db, north.id, address("nobody@example.org"));
     await eraseAddress(db, north.id, address("told@example.org"));

@@ -14,6 +14,7 @@ import { type Db, isDatabaseAway, openDb, queryRows } from "../../services/platf
 import { migrate } from "../../services/platform/postgres/migrations.ts";
 import { PoolSockets } from "../../services/platform/postgres/pool-sockets.ts";
 import { createTestDatabase, type TestDatabase, withDatabase } from "../support/database.ts";
+import { withTableHeld } from "../support/held-table.ts";
 import { createCertificate } from "../unit/dns-server/test-certificate.ts";
 
 /** Longer than a connection may take where nothing is said. */
@@ -130,25 +131,24 @@ const errorOf = (asked: Promise<unknown>) =>
   );
 
 test("limits that a server sets itself are told from what it refuses", async () => {
-  const settings = [
-    "statement_timeout = '100ms'",
-    "lock_timeout = '50ms'",
-    "idle_in_transaction_session_timeout = '50ms'",
-  ];
-  await withSettings(database, settings, async (db) => {
-    const errors = [await errorOf(queryRows(db, "select pg_sleep(5)"))];
-    await db.transaction(async (transaction) => {
-      await transaction.raw("lock table zones; set local idle_in_transaction_session_timeout = 0");
+  const errors: (Error | undefined)[] = [];
+  await withSettings(database, ["statement_timeout = '100ms'"], async (db) => {
+    errors.push(await errorOf(queryRows(db, "select pg_sleep(60)")));
+    expect(await explainError(errors[0])).toMatch(/^the database does not serve us now: canceling.*SQLSTATE 57014/);
+  });
+  await withSettings(database, ["lock_timeout = '50ms'"], (db) =>
+    withTableHeld(database.url, "zones", async () => {
       errors.push(await errorOf(queryRows(db, "select from zones")));
-    });
+    }),
+  );
+  await withSettings(database, ["idle_in_transaction_session_timeout = '50ms'"], async (db) => {
     const idle = db.transaction(async (transaction) => {
-      await new Promise((resolve) => setTimeout(resolve, 500));
+      await new Promise((resolve) => setTimeout(resolve, 3_000));
       await transaction.raw("select 1");
     });
     errors.push(await errorOf(idle));
-    expect(errors.map((error) => [error, isDatabaseAway(error)])).toEqual(errors.map(() => [expect.any(Error), true]));
-    expect(await explainError(errors[0])).toMatch(/^the database does not serve us now: canceling.*SQLSTATE 57014/);
   });
+  expect(errors.map((error) => [error, isDatabaseAway(error)])).toEqual(Array(3).fill([expect.any(Error), true]));
 });
 
 test("a database that is read-only is said to be", async () => {
@@ -202,11 +202,11 @@ test("a server's socket that is not there is a database that is away", async () 
 test("a migration takes its time, and is named with the place where the server refuses it", async () => {
   const folder = mkdtempSync(join(tmpdir(), "palomar-refused-"));
   cpSync(join(packageFolder, "migrations"), folder, { recursive: true });
-  writeFileSync(join(folder, "9001-slow.sql"), "select pg_sleep(0.3);\n");
+  writeFileSync(join(folder, "9001-slow.sql"), "select pg_sleep(3);\n");
   writeFileSync(join(folder, "9002-wrong.sql"), "create table one (id int);\n\ncreate table two (id no_type);\n");
   const other = await createTestDatabase(2);
   try {
-    await withSettings(other, ["statement_timeout = '100ms'"], async (db) => {
+    await withSettings(other, ["statement_timeout = '2s'"], async (db) => {
       expect(await explainError(await errorOf(migrate(db, folder)))).toBe(
         'migration 9002-wrong.sql is refused: type "no_type" does not exist (SQLSTATE 42704), at line 3 of its step',
       );

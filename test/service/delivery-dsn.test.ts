@@ -29,6 +29,7 @@ import {
   sink,
   untilSent,
 } from "../support/delivery.ts";
+import { hourLeft } from "../support/hour-left.ts";
 
 setUpDelivery();
 
@@ -239,6 +240,7 @@ describe("what is due", () => {
     for (let i = 0; i < 6; i++) await submit({ [`a${i}@one.example.net`]: {} });
     await submit({ "b@one.example.net": {} }, { ...REQUEST, mailFrom: `other@${DOMAIN}` });
     await eventually(due, (rows) => rows.length === 7);
+    await hourLeft(60_000);
     const policy = { ...POLICY, reportsPerHour: 1 };
     const outcomes = [];
     for (let i = 0; i < 3; i++) outcomes.push(await sendDueReport(database.db, policy, host(), instanceId));
@@ -265,6 +267,7 @@ describe("what is due", () => {
     for (let i = 0; i < 3; i++) await submit({ [`a${i}@one.example.net`]: {} });
     await submit({ "b@one.example.net": {} }, { ...REQUEST, mailFrom: `other@${DOMAIN}` });
     await eventually(due, (rows) => rows.length === 4);
+    await hourLeft(60_000);
     const policy = { ...POLICY, reportsPerHour: 2 };
     const outcomes = [];
     for (let i = 0; i < 4; i++) outcomes.push((await sendDueReport(database.db, policy, host(), instanceId))?.outcome);

@@ -50,11 +50,13 @@ describe("a far side that misbehaves", () => {
       () => queued(busyEeid),
       (rows) => rows.every(({ attempts }) => attempts >= 2),
     );
+    const askedBefore = asked;
     const rows = await queued(busyEeid);
     expect(rows).toHaveLength(300);
     expect(rows.every(({ bounce, reply }) => bounce === null && reply.includes("421"))).toBe(true);
-    // A session for each partition and round, not one for each recipient.
-    expect(asked).toBeLessThan(60);
+    // A session for each partition and round, however many rounds there were, not one for each recipient.
+    const attempts = rows.reduce((sum, row) => sum + row.attempts, 0);
+    expect(askedBefore).toBeLessThan(attempts / 10);
     expect(failures).toEqual([]);
   });
 
@@ -138,11 +140,17 @@ describe("a far side that misbehaves", () => {
         stream.resume();
         stream.on("end", () => {
           taken += 1;
-          setTimeout(done, 200);
+          setTimeout(done, 500);
         });
       },
     });
-    const good = await sink();
+    let takenByThen = 0;
+    const good = await sink({
+      onMailFrom: (_address, _session, done) => {
+        takenByThen = taken;
+        done();
+      },
+    });
     let isStalled = true;
     const findRoute: FindRoute = async (destination) => {
       while (isStalled && destination !== "good.example.net") await sleep(50);
@@ -162,10 +170,11 @@ describe("a far side that misbehaves", () => {
       (count) => count >= 20,
     );
     await beInstance("other");
+    const eeid = await accept(["one@good.example.net"]);
     const before = taken;
-    await untilSent(await accept(["one@good.example.net"]));
+    await untilSent(eeid);
     // Without giving way, those that are under way end first: 40 messages each.
-    expect(taken - before).toBeLessThan(16 * 20);
+    expect(takenByThen - before).toBeLessThan(16 * 20);
   });
 
   test("that takes the message and never answers is tried again, and holds up nobody else", async () => {

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { start as startBounce } from "../../services/bounce/main.ts";
 import { interpret } from "../../services/operations/mail/interpret.ts";
 import { listInstanceDomains, setInstanceSettings } from "../../services/store/mail/instances/instances.ts";
+import { holdDestination, releaseDestination } from "../../services/store/mail/queue/queue-destinations.ts";
 import { listBatches } from "../../services/store/mail/sends/batches.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
 import { MAIL_SERVICES, type MailStack, startMailStack, TEST_DOMAIN } from "../support/mail-stack.ts";
@@ -72,10 +73,18 @@ describe("a failure", () => {
   it("is told at once, for all recipients together, with what the client said", async () => {
     const from = `failure@${TEST_DOMAIN}`;
     const to = ["reject+1@one.example.net", "reject+2@two.example.net", "taken@three.example.net"];
-    await submit({
+    const eeid = await submit({
       from,
       to,
       dsn: { id: "env+1 x", return: "headers", notify: "failure", recipient: "rfc822;old+x@example.org" },
+    });
+    // Nothing is told of a message that somebody else has in hand: so the one failure waits for the other.
+    await stack.context.db.transaction(async (transaction) => {
+      await transaction("messages").where({ instance_id: stack.instanceId, eeid }).forNoKeyUpdate().select("id");
+      await eventually(
+        () => statesOf(eeid),
+        (states) => states.length === 2,
+      );
     });
     const [report] = await reportsTo(from);
     const text = report!.octets.toString("utf8");
@@ -233,12 +242,14 @@ describe("a report", () => {
       [domain],
     );
     const from = `info@${domain}`;
+    await holdDestination(db, "lost.example.net", "operator");
     const eeid = await submit({
       from,
       to: ["defer+1@lost.example.net", "reject+1@lost.example.net"],
       dsn: { notify: "failure" },
     });
     await db("instance_domains").where({ domain }).delete();
+    await releaseDestination(db, "lost.example.net");
     await eventually(
       () => statesOf(eeid),
       (states) => states.includes("withheld") || states.includes("told"),

@@ -57,12 +57,9 @@ describe("a destination that refuses one source", () => {
     const later = await accept(["later@big.example.net"]);
     await untilSent(await accept(["two@big.example.net"], "<p>Hi</p>", false, [], 2));
     expect(recipientsOf(far)).toEqual(["one@big.example.net", "two@big.example.net"]);
-    const states = await database
-      .db("partitions")
-      .whereIn("eeid", [refused, later])
-      .orderBy("id")
-      .select("state", "pool", "taken_at");
-    expect(states).toMatchObject([
+    const states = () =>
+      database.db("partitions").whereIn("eeid", [refused, later]).orderBy("id").select("state", "pool", "taken_at");
+    await expect.poll(states).toMatchObject([
       { state: "deferred", pool: "" },
       { state: "ready", pool: "", taken_at: null },
     ]);

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { MAIL_SERVICES, type MailStack, startMailStack } from "../support/mail-stack.ts";
+import { listWaiting } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
 
 let stack: MailStack;
@@ -28,6 +29,10 @@ test("the worker stops at once, although something else of the process takes lon
     await eventually(
       () => stack.inbox("before@example.net"),
       (found) => found.length === 1,
+    );
+    await eventually(
+      () => listWaiting(db),
+      (waiting) => waiting.length > 0,
     );
     let isStopped = false;
     const stopping = delivery.stop().then(() => {

@@ -60,7 +60,19 @@ describe("the worker", () => {
   });
 
   test("stops in the midst of a batch, and another one finishes it", async () => {
-    const far = await sink();
+    let asked = 0;
+    let goOn = () => {};
+    const stopping = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    const far = await sink({
+      onRcptTo: (_address, _session, done) => {
+        asked += 1;
+        // Whatever the worker does before it is told to stop, the batch is not over.
+        if (asked > 100) void stopping.then(() => done());
+        else done();
+      },
+    });
     const findRoute = routes({ "a.example.net": far.port });
     const first = makeWorker(findRoute);
     first.start();
@@ -69,7 +81,9 @@ describe("the worker", () => {
       async () => far.messages.length,
       (count) => count > 50,
     );
-    await first.stop();
+    const stopped = first.stop();
+    goOn();
+    await stopped;
     const stoppedAt = far.messages.length;
     expect(stoppedAt).toBeLessThan(1_000);
     run(makeWorker(findRoute));

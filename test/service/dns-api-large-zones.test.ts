@@ -3,7 +3,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { callApi } from "../support/api-client.ts";
 import { type RunningApi, startApiWithCompany, zoneFields } from "../support/dns-api.ts";
+import { withTableHeld } from "../support/held-table.ts";
 import { processorMs } from "../support/processor-time.ts";
+import { listWaiting } from "../support/spread-tables.ts";
 import { eventually } from "../support/stack.ts";
 
 const RECORDS = 40_000;
@@ -120,7 +122,17 @@ test("a caller whose clients trickle has no third of them, and keeps no other ca
 test("pages of a large history wait for each other, by what they come to; of one caller a few at most", async () => {
   const company = { key: "acme-api-key-0001", reseller: "one" };
   const read = () => api.call("GET", "/api/v1/zone_history/copy.example.org?limit=1", undefined, company);
-  const answers = await Promise.all(Array.from({ length: 6 }, read));
+  const { db, url } = api.database;
+  // None is done before the last has come.
+  const reads = await withTableHeld(url, "zone_journal", async () => {
+    const all = Array.from({ length: 6 }, read);
+    await eventually(
+      () => listWaiting(db),
+      ({ length }) => length >= 6,
+    );
+    return { all };
+  });
+  const answers = await Promise.all(reads.all);
   expect(answers.map(({ status }) => status)).toContain(200);
   const refused = answers.filter(({ text }) => text.includes("zone_files_in_work"));
   expect(refused.map(({ status }) => status)).toEqual([429, 429]);

@@ -16,6 +16,7 @@ import {
   startApi,
   zoneFields,
 } from "../support/dns-api.ts";
+import { processorMs } from "../support/processor-time.ts";
 
 let api: RunningApi;
 /** A company of its own for each test, and its zone. */
@@ -197,9 +198,9 @@ describe("octets of the zone database", () => {
 
   it("are judged before a file is expanded, with line and column", async () => {
     await limit({ octets: 20_000_000 });
-    const startedAt = performance.now();
+    const before = processorMs();
     const refused = await putFile(texts(60_000));
-    expect(performance.now() - startedAt).toBeLessThan(1_000);
+    expect(processorMs() - before).toBeLessThan(1_000);
     expect(refused.body.msg).toMatch(
       /^line 2, column 19: quota exceeded: octets of company company\d+: 20000000 allowed, \d+ in use, 1[23]\d{7} more wanted$/,
     );

@@ -42,7 +42,10 @@ beforeEach(async () => {
     return openListenConnection(database.url, "test");
   };
   server = await start(dnsServerContext(database, { env: { PALOMAR_DNS_UDP: "portable" }, openConnection }));
-  return () => server.stop();
+  return () => {
+    openGate();
+    return server.stop();
+  };
 });
 
 const HOSTS = Array.from({ length: 5_100 }, (_, index) => `h${index} A 192.0.2.3`);

@@ -9,7 +9,7 @@ import { programFile } from "../../services/platform/package-folder.ts";
 import type { RunningService, StartService } from "../../services/platform/service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { exchangeDatagram } from "../support/datagrams.ts";
-import { askDns, dataOf } from "../support/dns-client.ts";
+import { askDns, dataOf, rcodeOf } from "../support/dns-client.ts";
 import { addZoneOwner, dnsServerContext, eventually, putZone, throwOctetsAt } from "../support/dns-server.ts";
 
 /** The compiled service: worker threads on Node 20 run nothing else. `npm test` builds it first. */
@@ -33,12 +33,20 @@ describe.skipIf(obstacle !== undefined)(`the batching UDP workers${obstacle ? ` 
         observe: (observation) => observations.push(observation),
       }),
     );
+    await untilLoaded();
   });
 
   afterAll(async () => {
     await server?.stop();
     await database?.drop();
   });
+
+  /** A server starts without zones that do not come in time. */
+  const untilLoaded = () =>
+    eventually(async () => {
+      const [address] = server.addresses.dns!.replace("0.0.0.0", "127.0.0.1").split(",") as [string];
+      return rcodeOf(await askDns(address, "www.example.org", "A")) === "NOERROR";
+    }, 60_000);
 
   it("answer on the port that TCP has", async () => {
     expect(observations.map(({ kind }) => kind)).not.toContain("dns-udp-portable");
@@ -90,6 +98,7 @@ describe.skipIf(obstacle !== undefined)(`the batching UDP workers${obstacle ? ` 
   it("listen on several addresses of both families", async () => {
     const env = { PALOMAR_DNS_WORKERS: "1", PALOMAR_DNS_LISTEN: "127.0.0.1:0,127.0.0.2:0,[::1]:0" };
     server = await start(dnsServerContext(database, { env }));
+    await untilLoaded();
     const [first, second, third] = server.addresses.dns!.split(",") as [string, string, string];
     expect(third).toMatch(/^\[::1\]:\d+$/);
     for (const address of [first, second]) {
@@ -103,6 +112,7 @@ describe.skipIf(obstacle !== undefined)(`the batching UDP workers${obstacle ? ` 
     server = await start(
       dnsServerContext(database, { env: { PALOMAR_DNS_WORKERS: "1", PALOMAR_DNS_LISTEN: "0.0.0.0:0" } }),
     );
+    await untilLoaded();
     const port = server.addresses.dns!.split(":")[1];
     // A connected socket takes answers from the address that it asked only.
     expect(await askConnected("127.0.0.3", Number(port), "ns1.example.org")).toEqual(["192.0.2.53"]);

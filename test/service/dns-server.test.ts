@@ -43,6 +43,8 @@ afterAll(() => database?.drop());
 describe("the authoritative server on a database", () => {
   beforeAll(async () => {
     server = await start(dnsServerContext(database, { env: PORTABLE }));
+    // It starts without zones that do not come in time.
+    await soon(async () => rcodeOf(await ask("www.loaded.example.org", "A")) === "NOERROR");
   });
   afterAll(() => server?.stop());
 
@@ -99,7 +101,7 @@ describe("the authoritative server on a database", () => {
     await suspendZone(database, "corrupt.example.org", false);
     await putZone("sound.example.org", ["@ NS ns1", "ns1 A 192.0.2.53"]);
     await soon(async () => rcodeOf(await ask("ns1.sound.example.org", "A")) === "NOERROR");
-    expect(rcodeOf(await ask("ns1.corrupt.example.org", "A"))).toBe("SERVFAIL");
+    await soon(async () => rcodeOf(await ask("ns1.corrupt.example.org", "A")) === "SERVFAIL");
   });
 
   it("takes up a zone that was deleted and made again under the same name", async () => {

@@ -1,10 +1,15 @@
 import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type AcmeAuthority, isReady, startAcme } from "../support/acme.ts";
 import { eventually } from "../support/dns-server.ts";
-import { runProgram, startUpdateStack, type UpdateKey, type UpdateStack } from "../support/dns-updates.ts";
+import {
+  runProgram,
+  startUpdateStack,
+  type UpdateKey,
+  type UpdateStack,
+  untilKeyIsKnown,
+} from "../support/dns-updates.ts";
 import { isInstalled } from "../support/peers-processes.ts";
 
 /** Clients, and what they need beside themselves. */
@@ -33,9 +38,8 @@ describe.skipIf(absenceOf([]) !== "")(`certificates by a key for _acme-challenge
     zone = await stack.makeZone();
     key = await stack.makeKey({ zones: [zone], names: [`_acme-challenge.**.${zone}`], types: ["TXT"] });
     acme = await startAcme(stack);
-    await eventually(() => isReady(acme), 20_000);
-    // The name server reads keys each half second.
-    await sleep(1_200);
+    await eventually(() => isReady(acme), 60_000);
+    await untilKeyIsKnown(stack, zone, key);
   });
   afterAll(async () => {
     await acme?.stop();

@@ -2,7 +2,6 @@ import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { MessageRecord } from "../../services/core/dns/message.ts";
 import { formatDomainName } from "../../services/core/dns/name.ts";
@@ -16,6 +15,7 @@ import { inSnapshot } from "../../services/store/transactions.ts";
 import { Random } from "../signing/random.ts";
 import { exchangeDatagram } from "../support/datagrams.ts";
 import { KEY_RING, zoneFields } from "../support/dns-api.ts";
+import { askDns, dataOf } from "../support/dns-client.ts";
 import { eventually, nameOf } from "../support/dns-server.ts";
 import {
   addition,
@@ -24,6 +24,7 @@ import {
   startUpdateStack,
   type UpdateKey,
   type UpdateStack,
+  untilKeyIsKnown,
 } from "../support/dns-updates.ts";
 import { freePort, isInstalled, type Peer, startPeer } from "../support/peers-processes.ts";
 import { seedOfRun } from "../support/property.ts";
@@ -77,7 +78,7 @@ describe.skipIf(missing.length > 0)(`random updates and prerequisites${absence}`
     zone = await stack.makeZone();
     const acl = { resellerId: "one", name: "test", blocks: ["127.0.0.0/8"], tsig: null, zones: null, notify: [] };
     await addAcl(stack.api.database.db, KEY_RING, acl);
-    await sleep(1_500);
+    await untilKeyIsKnown(stack, zone, key);
     const { text } = await stack.api.call("GET", `/api/v1/zone_file/${zone}`);
     bind = await startPeer("bind", await freePort(), (folder, port) => ({
       files: {
@@ -93,7 +94,7 @@ describe.skipIf(missing.length > 0)(`random updates and prerequisites${absence}`
     }));
     ours = { host: stack.host, port: stack.port, key };
     theirs = { host: "127.0.0.1", port: bind.port, key };
-    await eventually(async () => (await transferred(theirs).catch(() => [])).length > 0, 10_000);
+    await eventually(async () => (await transferred(theirs).catch(() => [])).length > 0, 60_000);
   });
   afterAll(async () => {
     await bind?.stop();
@@ -180,7 +181,7 @@ describe.skipIf(missing.length > 0)(`random updates and prerequisites${absence}`
       expect([differing, our[differing], their[differing], shown]).toEqual([-1, undefined, undefined, ""]);
       const wanted = await transferred(theirs);
       // The name server has the zone a moment after the database.
-      await eventually(async () => same(await transferred(ours), wanted), 3_000).catch(() => {});
+      await eventually(async () => same(await transferred(ours), wanted), 60_000).catch(() => {});
       expect((await transferred(ours)).map(readable)).toEqual(wanted.map(readable));
     }
   }
@@ -311,7 +312,11 @@ it.skipIf(whyNoLdns !== "")(`ldns-update adds and removes addresses${whyNoLdns}`
     const key = await stack.makeKey({ tsig: "hmac-sha1" });
     await stack.api.call("POST", "/api/v1/master_zone/ldns.example.org", zoneFields());
     await stack.api.call("POST", "/api/v1/rr/ldns.example.org", { name: "ns1", type: "A", value: address });
-    await sleep(1_500);
+    await untilKeyIsKnown({ host: address, port: 53 }, name, { ...key, algorithm: "hmac-sha1" });
+    await eventually(
+      async () => dataOf(await askDns(`${address}:53`, "ns1.ldns.example.org", "A"))[0] === address,
+      60_000,
+    );
     const file = join(folder, "resolv.conf");
     writeFileSync(file, `nameserver ${address}\n`);
     const program = `mount --bind ${file} /etc/resolv.conf && exec ldns-update "$@"`;
@@ -370,8 +375,7 @@ it.skipIf(withoutLexicon !== "")(`lexicon's DDNS provider keeps records of every
   try {
     const zone = await stack.makeZone();
     const { name, secret } = await stack.makeKey();
-    // The name server reads keys each half second.
-    await sleep(1_500);
+    await untilKeyIsKnown(stack, zone, { name, secret });
     // It looks for what it made in answers, and a delegation's NS are in referrals.
     const { NS: _, ...data } = DATA;
     const wanted = Object.fromEntries(
@@ -399,7 +403,7 @@ def run(action, type, **more):
                "name": f"{type.lower()}.{given['zone']}", "ddns": {"auth_token": given["key"], "ddns_server": given["host"], "domain": given["zone"]}, **more}
     return Client(ConfigResolver().with_dict(options)).execute()
 def contents(type, wanted):
-    for attempt in range(100):
+    for attempt in range(1200):
         found = sorted(one["content"] for one in run("list", type))
         if found == wanted: break
         time.sleep(0.05)

@@ -31,6 +31,7 @@ describe.each(DENIALS)(`a zone signed with %s${unsigned}`, { skip: unsigned !== 
     await addZoneOwner(database);
     for (const { name, text } of zones) await putZoneFile(database, name, text);
     server = await start(dnsServerContext(database, { env: PORTABLE }));
+    await untilServed(address(), zones[0]!.name);
   });
   afterAll(async () => {
     await server?.stop();
@@ -127,6 +128,7 @@ describe(`a zone that is served${unsigned}`, { skip: unsigned !== "" }, () => {
         const { authorities } = await askSections(server.addresses.dns!, { name: `none.${name}`, type: "A" });
         return authorities.map((text) => text.split(" ")[2]!).filter((type) => type !== "SOA");
       };
+      await untilServed(server.addresses.dns!, name);
       expect(await proofs()).toEqual([]);
       const steps = [
         { text: signZone(name, CHILD_ZONE, "nsec").text, proof: "NSEC" },
@@ -144,6 +146,11 @@ describe(`a zone that is served${unsigned}`, { skip: unsigned !== "" }, () => {
     }
   });
 });
+
+/** A server starts without zones that do not come in time. */
+async function untilServed(address: string, name: string): Promise<void> {
+  await eventually(async () => (await askSections(address, { name, type: "SOA" })).rcode === 0, 60_000);
+}
 
 /** The parent with the DS of its child, and the child. */
 function signedZones(denial: Denial): SignedZone[] {

@@ -30,10 +30,10 @@ describe.skipIf(dovecotMissing !== undefined)(title, () => {
     campaign = await stack.addCampaign();
   });
   afterAll(async () => {
-    expect(stack.failures).toEqual([]);
     await stack?.stop();
     await imap?.stop();
     removeDataDir(dataDir);
+    expect(stack.failures).toEqual([]);
   });
 
   const db = () => stack.context.db;

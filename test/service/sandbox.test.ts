@@ -21,8 +21,8 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await stack.stop();
-  expect(stack.failures).toEqual([]);
   await mx.close();
+  expect(stack.failures).toEqual([]);
 });
 
 async function send(email: string): Promise<string> {

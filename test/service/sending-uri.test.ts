@@ -69,10 +69,10 @@ beforeAll(async () => {
   closed = await startMailStack([MAIL_SERVICES.api]);
 });
 afterAll(async () => {
-  expect([...stack.failures, ...closed.failures]).toEqual([]);
   await stack.stop();
   await closed.stop();
   web.close();
+  expect([...stack.failures, ...closed.failures]).toEqual([]);
 });
 
 const EMAIL = "ana@uri.example.net";
@@ -431,12 +431,10 @@ describe("large calls beside those of others", () => {
     return form;
   }
 
-  /** How long a call of the stack's own instance takes, in ms. */
-  async function callTakes(): Promise<number> {
-    const startedAt = Date.now();
+  /** A call of the stack's own instance. */
+  async function callOwn(): Promise<void> {
     const { status, body } = await sendUri(stack, { html_url: `${base}/page`, ...LARGE });
     expect([status, body.sent]).toEqual([200, 1]);
-    return Date.now() - startedAt;
   }
 
   test("pages that do not come, and forms that come slowly, hold up nobody else's", async () => {
@@ -454,7 +452,9 @@ describe("large calls beside those of others", () => {
     const waiting = calls.map((call) => call());
     const forms = OTHERS.map(beginForm);
     await new Promise((resolve) => setTimeout(resolve, 300));
-    expect(await callTakes()).toBeLessThan(4_000);
+    // Ten seconds are waited for a page.
+    const first = [callOwn().then(() => "own"), ...waiting.map((call) => call.then(() => "another's"))];
+    expect(await Promise.race(first)).toBe("own");
     for (const form of forms) form.destroy();
     mute.closeAllConnections();
     mute.close();
@@ -490,7 +490,8 @@ describe("large calls beside those of others", () => {
     const forms = Array.from({ length: 12 }, () => [mine, ...OTHERS].map(beginForm)).flat();
     await new Promise((resolve) => setTimeout(resolve, 300));
     for (const form of forms.reverse()) form.destroy();
-    expect(await callTakes()).toBeLessThan(4_000);
-    expect(await callTakes()).toBeLessThan(4_000);
+    const startedAt = Date.now();
+    for (let calls = 0; calls < 2; calls += 1) await callOwn();
+    expect(Date.now() - startedAt).toBeLessThan(8_000);
   });
 });

@@ -60,9 +60,9 @@ beforeAll(async () => {
   });
 });
 afterAll(async () => {
-  expect(stack.failures).toEqual([]);
   await stack?.stop();
   removeDataDir(dataDir);
+  expect(stack.failures).toEqual([]);
 });
 
 const db = () => stack.context.db;

@@ -36,9 +36,9 @@ beforeAll(async () => {
   implicit = addresses.submissions!;
 });
 afterAll(async () => {
-  expect(stack.failures).toEqual([]);
   await stack?.stop();
   removeDataDir(dataDir);
+  expect(stack.failures).toEqual([]);
 });
 
 describe("a message is treated as its campaign says", () => {

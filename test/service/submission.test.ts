@@ -466,7 +466,7 @@ describe("logins", () => {
     const seconds = (performance.now() - startedAt) / 1_000;
     expect(seconds).toBeGreaterThan(8 * 9 - 60 - 2);
     expect(knownMs).toBeLessThan(5_000);
-  }, 90_000);
+  });
 });
 
 describe("other people's clients", () => {

@@ -325,14 +325,15 @@ test("a report goes by HTTPS to a server with a valid certificate, and to no oth
       resolveAaaa: async () => ({ kind: "nodata" }) as const,
     },
   };
-  const observed = report({
+  const { observed, stop } = startReporting({
     ...{ texts, policy: { mostAttempts: 1 } },
     post: (to, message) => postTo(to, message, surroundings),
   });
   await untilEnded();
-  expect(observed).toMatchObject([{ kind: "tls-report", by: "https", outcome: "failed" }]);
+  await expect.poll(() => observed).toMatchObject([{ kind: "tls-report", by: "https", outcome: "failed" }]);
   expect(taken).toEqual([]);
 
+  await stop();
   await database.db("tls_report_sendings").whereNot({ uri: "" }).update({ state: "due", due_at: database.db.fn.now() });
   report({ texts, post: (to, message) => postTrusting(to, message, authority.cert) });
   await untilEnded();
@@ -468,5 +469,5 @@ test("without a key of the bounce domain no report leaves by mail, and somebody 
     policy: { mostAttempts: 1 },
   });
   await untilEnded();
-  expect(observed).toMatchObject([{ kind: "tls-report", by: "mail", outcome: "failed" }]);
+  await expect.poll(() => observed).toMatchObject([{ kind: "tls-report", by: "mail", outcome: "failed" }]);
 });

@@ -22,8 +22,8 @@ describe.skipIf(!hasBrowser)(`the recipient's pages in a browser${browserNote}`,
   });
   afterAll(async () => {
     await browser?.close();
-    expect(tracking.failures).toEqual([]);
     await tracking.stop();
+    expect(tracking.failures).toEqual([]);
   });
 
   async function open(delivery: TestDelivery, options: Parameters<Browser["newContext"]>[0] = {}): Promise<void> {

@@ -40,6 +40,8 @@ async function startServer(): Promise<void> {
   observed = [];
   const env = { PALOMAR_DNS_UDP: "portable", PALOMAR_DNS_MEMORY: "32MiB" };
   server = await start(dnsServerContext(database, { env, observe: (one) => observed.push(one) }));
+  // It starts without zones that do not come in time.
+  await eventually(async () => (await rcodeAt("parent.test", "SOA")) === "NOERROR", PATIENCE_MS);
 }
 
 const ask = (name: string, type = "A") => askDns(server!.addresses.dns!, name, type);

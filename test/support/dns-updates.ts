@@ -1,21 +1,24 @@
 import { spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
 import type { MessageRecord } from "../../services/core/dns/message.ts";
-import { CLASS, TYPE } from "../../services/core/dns/rr-types.ts";
-import { type TsigKey, TsigSigner } from "../../services/core/dns/tsig.ts";
+import { CLASS, RCODE, TYPE } from "../../services/core/dns/rr-types.ts";
+import { type TsigAlgorithm, type TsigKey, TsigSigner } from "../../services/core/dns/tsig.ts";
 import { start } from "../../services/dns-server/main.ts";
 import type { Observation } from "../../services/platform/observability/observation.ts";
 import { openDb, openListenConnection } from "../../services/platform/postgres/db.ts";
 import { recordOf } from "../unit/core/dns/support.ts";
 import { updateMessage } from "../unit/core/dns/update/support.ts";
+import { exchangeDatagram } from "./datagrams.ts";
 import { KEY_RING, makeZone, type RunningApi, startApiWithCompany } from "./dns-api.ts";
-import { dnsServerContext, nameOf } from "./dns-server.ts";
+import { dnsServerContext, eventually, nameOf } from "./dns-server.ts";
 import { openTcpGate, type TcpGate } from "./tcp-gate.ts";
 
 /** A TSIG key as the tools take it. */
 export interface UpdateKey {
   readonly name: string;
   readonly secret: string;
+  /** hmac-sha256 unless it is given. */
+  readonly algorithm?: TsigAlgorithm;
 }
 
 /** The API, and a name server on the same database. */
@@ -118,13 +121,13 @@ export async function nsupdate(
 /** An UPDATE of a zone, signed now. */
 export function signUpdate(
   zone: string,
-  { name, secret }: UpdateKey,
+  { name, secret, algorithm = "hmac-sha256" }: UpdateKey,
   { updates, prerequisites = [], id = randomInt(65_536), behindSeconds = 0 }: UpdateSections,
 ): { readonly octets: Uint8Array; readonly key: TsigKey; readonly mac: Uint8Array } {
   const question = { name: nameOf(zone), type: TYPE.SOA as number, class: CLASS.IN as number };
   const message = updateMessage(updates, prerequisites, [question]);
   new DataView(message.buffer).setUint16(0, id);
-  const key: TsigKey = { name: nameOf(name), algorithm: "hmac-sha256", secret: Buffer.from(secret, "base64") };
+  const key: TsigKey = { name: nameOf(name), algorithm, secret: Buffer.from(secret, "base64") };
   const signer = new TsigSigner(key);
   const octets = signer.sign(message, Math.floor(Date.now() / 1000) - behindSeconds);
   return { octets, key, mac: signer.lastMac! };
@@ -136,6 +139,19 @@ interface UpdateSections {
   readonly id?: number;
   /** How late the clock of the client is. */
   readonly behindSeconds?: number;
+}
+
+/** Waits until the name server knows a key, and the zone, by updates of nothing: it reads both a moment after they are made. */
+export async function untilKeyIsKnown(
+  server: { readonly host: string; readonly port: number },
+  zone: string,
+  key: UpdateKey,
+): Promise<void> {
+  await eventually(async () => {
+    const answer = await exchangeDatagram(signUpdate(zone, key, { updates: [] }).octets, server);
+    const rcode = answer[3]! & 0xf;
+    return rcode !== RCODE.NOTAUTH && rcode !== RCODE.SERVFAIL;
+  }, 60_000);
 }
 
 /** A record to be added. @param owner absolute */
