@@ -63,7 +63,7 @@ export class QueueTurns {
   /** Looks at the queue once. With a limit of 0 only what is due is made ready. */
   async look(request: LookRequest): Promise<LookResult> {
     const { instanceIds, now, held } = await listWork(this.#db);
-    await this.#backOffs.read(this.#db, held);
+    await this.#backOffs.read(this.#db, { held, now });
     const look = new QueueLook(this.#db, this.#backOffs, now, request);
     const known = this.#remember(instanceIds, look.atMs);
     await this.#makeDueReady(look);

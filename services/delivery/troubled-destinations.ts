@@ -3,7 +3,7 @@ import { nextAttempt, type RetrySchedule } from "../core/mail/retry.ts";
 import { recentMap } from "../core/recent-map.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
-import { backOffDestination, endBackOff } from "../store/mail/queue/queue-backoffs.ts";
+import { backOffDestination, endBackOffs } from "../store/mail/queue/queue-backoffs.ts";
 
 interface TroubledDestinationsOptions {
   readonly db: Db;
@@ -77,8 +77,9 @@ export class TroubledDestinations {
   }
 
   #endBackOff(destination: string, source: string): Promise<void> | undefined {
-    const ended = [source, ANY_SOURCE].filter((each) => this.#troubled.delete(at(destination, each)));
-    return ended.length === 0 ? undefined : endBackOff(this.#options.db, destination, source);
+    const sources = [source, ANY_SOURCE];
+    const ended = sources.filter((each) => this.#troubled.delete(at(destination, each)));
+    return ended.length === 0 ? undefined : endBackOffs(this.#options.db, destination, sources);
   }
 
   async #backOff(destination: string, sources: readonly string[], reason: string): Promise<void> {

@@ -82,7 +82,7 @@ function recipient(name: string) {
 /** Five partitions of an instance. */
 function fiveOf(instanceId: number) {
   return {
-    ...{ workerId: WORKER, leaseSeconds: 60, now: new Date().toISOString(), suspended: [], end: "" },
+    ...{ workerId: WORKER, leaseSeconds: 60, now: new Date().toISOString(), suspended: [] },
     ...{ slots: new Map(), slotsPerQueue: 1, unfinished: [] },
     asks: [{ instanceId, share: 5, queues: 12, after: "", isNew: false }],
   };

@@ -4,8 +4,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from 
 import { KeyRing } from "../../services/core/key-ring.ts";
 import type { LookRequest, LookResult } from "../../services/delivery/queue-look.ts";
 import { QueueTurns } from "../../services/delivery/queue-turns.ts";
+import { queryRows } from "../../services/platform/postgres/db.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { haveLookedAt } from "../../services/store/mail/queue/mail-work.ts";
+import { endBackOffs, readBackOffs } from "../../services/store/mail/queue/queue-backoffs.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addTestInstance } from "../support/instances.ts";
 import { LOOK_REQUEST } from "../support/look-request.ts";
@@ -64,11 +66,11 @@ function makeTurns(nowMs = () => performance.now()): (changes?: Partial<LookRequ
   return (changes = {}) => turns.look({ ...LOOK_REQUEST, workerId, ...changes });
 }
 
-async function backOff(destinations: readonly string[]): Promise<void> {
+async function backOff(destinations: readonly string[], ms = 3_600_000): Promise<void> {
   await database.db.raw(
     `insert into destination_backoffs (destination, until, reason)
-     select name, now() + interval '1 hour', 'away' from unnest(?::text[]) as name`,
-    [[...destinations]],
+     select name, now() + ? * interval '1 ms', 'away' from unnest(?::text[]) as name`,
+    [ms, [...destinations]],
   );
 }
 
@@ -235,7 +237,7 @@ describe("instances of which nothing can be taken", () => {
     const goOn = [];
     for (let looks = 0; looks < 4; looks += 1) goOn.push((await look()).goesOn);
     expect(goOn).toEqual([true, true, false, false]);
-    await database.db("destination_backoffs").where({ destination: names[700]! }).delete();
+    await endBackOffs(database.db, names[700]!);
     nowMs += 1_000;
     const found: string[] = [];
     for (let looks = 0; looks < 3; looks += 1) {
@@ -259,6 +261,46 @@ describe("instances of which nothing can be taken", () => {
       served.push(...(await look()).taken.map(({ instanceId }) => instanceId));
     }
     expect(served).toEqual([late]);
+  });
+});
+
+describe("back-offs", () => {
+  test("of many destinations of one instance hold up no other one", async () => {
+    const names = numbered(2_000);
+    await queueFor("refused", names);
+    const others = [await queueFor("other", ["zz.test"]), await queueFor("third", ["zz.test"])];
+    await backOff([...names, "zz.test"]);
+    await endBackOffs(database.db, "zz.test");
+    const { taken } = await makeTurns()();
+    expect(taken.map(({ instanceId }) => instanceId).sort()).toEqual(others.sort());
+  });
+
+  test("that are known are not read again, and one that ends early is", async () => {
+    const { db } = database;
+    await backOff(["one.test", "two.test"]);
+    expect((await readBackOffs(db)).map(({ destination }) => destination).sort()).toEqual(["one.test", "two.test"]);
+    await db("destination_backoffs").update({ changed_at: db.raw("now() - interval '1 minute'") });
+    const [now] = await queryRows<{ at: string }>(db, "select now()::text as at");
+    await endBackOffs(db, "two.test", ["*"]);
+    const changed = await readBackOffs(db, now!.at);
+    expect(changed.map(({ destination, seconds }) => [destination, seconds > 0])).toEqual([["two.test", false]]);
+  });
+
+  test("that end let the queue go on, at their time or before", async () => {
+    await queueFor("waiting", ["one.test", "two.test"]);
+    await backOff(["one.test", "two.test"], 30_000);
+    let nowMs = 0;
+    const look = makeTurns(() => nowMs);
+    const found = async () => (await look()).taken.map(({ destination }) => destination);
+    expect(await found()).toEqual([]);
+    await endBackOffs(database.db, "one.test");
+    nowMs += 1_000;
+    expect(await found()).toEqual(["one.test"]);
+    await database.db("destination_backoffs").where({ destination: "two.test" }).delete();
+    nowMs += 1_000;
+    expect(await found()).toEqual([]);
+    nowMs += 30_000;
+    expect(await found()).toEqual(["two.test"]);
   });
 });
 

@@ -14,8 +14,6 @@ interface LeaseRequest {
   readonly now: string;
   /** Destination queues to pass over; one with the pool `*` stands for all of its destination. */
   readonly suspended: readonly DestinationQueue[];
-  /** Destinations from this one on are not visited: which of them are suspended is not told. '' for no end. */
-  readonly end: string;
   /** Free slots, a partition each, of the destination queues that are near their limits; one with 0 is passed over. */
   readonly slots: ReadonlyMap<DestinationQueue, number>;
   /** Free slots of each other one. */
@@ -47,7 +45,6 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
       JSON.stringify(toRows(asks)),
       JSON.stringify({ ...Object.fromEntries(request.slots), ...none(request.suspended) }),
       request.slotsPerQueue,
-      request.end,
       JSON.stringify(none(request.unfinished)),
       request.workerId,
       request.leaseSeconds,
@@ -61,6 +58,22 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
       return { instanceId, partitions, queues: queues ?? [], hasMore: ready > partitions.length, dueInMs };
     });
   });
+}
+
+/** The queues that `leasePartitions` visits for these asks, each once. */
+export async function listReadyQueues(db: Db, asks: readonly Ask[]): Promise<DestinationQueue[]> {
+  const own = await ownRows(db);
+  const rows = await byInstance(db, asks, (given, instanceIds) =>
+    queryRows<{ queue: DestinationQueue }>(
+      db,
+      `with ${ASKED} select distinct queue from asked cross join lateral (
+         with recursive ${hops(own)} select ${QUEUE} as queue from hops
+       ) visited`,
+      [instanceIds, JSON.stringify(toRows(given))],
+      { name: "list-ready-queues" },
+    ),
+  );
+  return rows.map(({ queue }) => queue);
 }
 
 /** Asks as the statement reads them: a new one skips the slots that those before it take, as if all had the same queues. */
@@ -83,11 +96,7 @@ function none(keys: readonly (string | number)[]): Record<string, 0> {
  * `within_slots` numbers what was picked of each queue over all of them, `taken` is leased, and `described` what is told of it.
  */
 function leaseStatement(own: Own): string {
-  return `with asked as (
-      select ordinality as turn, (ask->>'instanceId')::bigint as instance_id, (ask->>'share')::integer as share,
-        (ask->>'queues')::integer as queues, (ask->>'skip')::integer as skip, ask->>'destination' as destination, ask->>'pool' as pool
-      from json_array_elements($2::json) with ordinality as each (ask)
-    ), looked as (
+  return `with ${ASKED}, looked as (
       select asked.turn, asked.instance_id, look.* from asked cross join lateral (${lookAt(own)}) look
     ), within_slots as (
       select (pick->>'id')::bigint as id, (pick->>'slots')::integer as slots,
@@ -95,8 +104,8 @@ function leaseStatement(own: Own): string {
       from looked, json_array_elements(looked.picked) with ordinality as each (pick, nth)
     ), taken as (
       update partitions p
-      set state = 'leased', lease_owner = $7, lease_until = now() + make_interval(secs => $8),
-          stopping = false, taken_at = coalesce(p.taken_at, $9::timestamptz), modified_at = now()
+      set state = 'leased', lease_owner = $6, lease_until = now() + make_interval(secs => $7),
+          stopping = false, taken_at = coalesce(p.taken_at, $8::timestamptz), modified_at = now()
       where ${own("p")} and p.id = any(array(select id from within_slots where number <= slots))
       returning p.instance_id, p.id, p.message_id, p.destination, p.pool, p.taken_at
     ), described as (
@@ -116,33 +125,19 @@ function leaseStatement(own: Own): string {
 }
 
 /**
- * What one instance of `asked` has. `hops` goes from queue to queue through the index of ready partitions, so that its cost does
- * not depend on the length of the queue; `queues` has their free slots, and the sum of these up to each; `picked` locks partitions of
- * each, beginning behind the slots that are to be skipped, and reads a queue in the index' order: of equal columns the planner
- * would take any index that is in the order of ids.
+ * What one instance of `asked` has. `queues` has the free slots of those that `hops` visits, and the sum of these up to each; `picked`
+ * locks partitions of each, beginning behind the slots that are to be skipped, and reads a queue in the index' order: of equal columns
+ * the planner would take any index that is in the order of ids.
  */
 function lookAt(own: Own): string {
-  const isOf = (state: string) => `${own("p")} and p.instance_id = asked.instance_id and p.state = '${state}'`;
+  const isOf = (state: string) => isOfAsked(own, state);
   const first = (column: string, state: string) =>
     `(select p.${column} from partitions p where ${isOf(state)} order by p.${column} limit 1)`;
-  return `with recursive hops (destination, pool, number) as (
-      (select p.destination, p.pool, 1 from partitions p
-       where ${isOf("ready")} and (p.destination, p.pool) > (asked.destination, asked.pool)
-         and not exists (select from instance_guards g
-                         where ${own("g")} and g.instance_id = asked.instance_id and g.held_at is not null)
-       order by p.destination, p.pool limit 1)
-      union all
-      select next.destination, next.pool, hops.number + 1 from hops cross join lateral (
-        select p.destination, p.pool from partitions p
-        where ${isOf("ready")} and (p.destination, p.pool) > (hops.destination, hops.pool)
-        order by p.destination, p.pool limit 1
-      ) next where hops.number < asked.queues
-    ), queues as (
+  return `with recursive ${hops(own)}, queues as (
       select *, sum(slots) over (order by number) as slots_to_here from (
         select destination, pool, number, queue,
           greatest(0, coalesce(($3::jsonb->>(destination || ' ${ANY_POOL}'))::integer, ($3::jsonb->>queue)::integer, $4)) as slots
-        from (select destination, pool, rtrim(destination || ' ' || pool) collate "C" as queue, number from hops
-              where $5 = '' or destination < $5) named) each
+        from (select destination, pool, ${QUEUE} as queue, number from hops) named) each
     ), picked as (
       select candidate.id, queues.queue, queues.slots from (
         select * from queues where slots > 0
@@ -152,7 +147,7 @@ function lookAt(own: Own): string {
         where ${isOf("ready")}
           and (p.destination, p.pool) >= (queues.destination, queues.pool)
           and (p.destination, p.pool) <= (queues.destination, queues.pool)
-          and not jsonb_exists($6::jsonb, p.id::text)
+          and not jsonb_exists($5::jsonb, p.id::text)
         order by p.destination, p.pool, p.id limit queues.slots for update skip locked
       ) candidate
       limit asked.share
@@ -161,6 +156,41 @@ function lookAt(own: Own): string {
       (select count(*)::int from (select from partitions p where ${isOf("ready")} limit asked.share + 1) p) as ready,
       extract(epoch from least(${first("due_at", "deferred")}, ${first("lease_until", "leased")}) - now())::float8 as due_in`;
 }
+
+/**
+ * From queue to queue of one instance of `asked`, through the index of ready partitions, so that its cost does not depend on the length
+ * of the queue.
+ */
+function hops(own: Own): string {
+  return `hops (destination, pool, number) as (
+      (select p.destination, p.pool, 1 from partitions p
+       where ${isOfAsked(own, "ready")} and (p.destination, p.pool) > (asked.destination, asked.pool)
+         and not exists (select from instance_guards g
+                         where ${own("g")} and g.instance_id = asked.instance_id and g.held_at is not null)
+       order by p.destination, p.pool limit 1)
+      union all
+      select next.destination, next.pool, hops.number + 1 from hops cross join lateral (
+        select p.destination, p.pool from partitions p
+        where ${isOfAsked(own, "ready")} and (p.destination, p.pool) > (hops.destination, hops.pool)
+        order by p.destination, p.pool limit 1
+      ) next where hops.number < asked.queues
+    )`;
+}
+
+/** The partitions `p` of an instance of `asked` that are in a state. */
+function isOfAsked(own: Own, state: string): string {
+  return `${own("p")} and p.instance_id = asked.instance_id and p.state = '${state}'`;
+}
+
+/** The asks, in their order. */
+const ASKED = `asked as (
+      select ordinality as turn, (ask->>'instanceId')::bigint as instance_id, (ask->>'share')::integer as share,
+        (ask->>'queues')::integer as queues, (ask->>'skip')::integer as skip, ask->>'destination' as destination, ask->>'pool' as pool
+      from json_array_elements($2::json) with ordinality as each (ask)
+    )`;
+
+/** The name of a destination queue (`queueOf`). */
+const QUEUE = `rtrim(destination || ' ' || pool) collate "C"`;
 
 interface LeaseRow {
   taken: TakenRow[] | null;
