@@ -264,15 +264,67 @@ describe("instances of which nothing can be taken", () => {
   });
 });
 
+describe("what goes ahead", () => {
+  /** Messages to one recipient each. */
+  async function queueAhead(name: string, destinations: readonly string[]): Promise<void> {
+    const id = await queueFor(name, []);
+    const [last] = await database.db("partitions").max("id as id");
+    await queueFor(name, destinations);
+    await database
+      .db("partitions")
+      .where({ instance_id: id })
+      .where("id", ">", last!.id ?? 0)
+      .update({ goes_ahead: true });
+  }
+
+  test("comes before batches of its instance, to another destination or to theirs", async () => {
+    await queueFor("large", Array(3).fill(numbered(700)).flat());
+    await queueAhead("large", ["zz.test", "d00350.test"]);
+    const { taken } = await makeTurns()({ limit: 2 });
+    expect(taken.map(({ destination }) => destination).sort()).toEqual(["d00350.test", "zz.test"]);
+    expect(taken.map((partition) => (partition as { goesAhead?: boolean }).goesAhead)).toEqual([true, true]);
+  });
+
+  test("has no more of a destination than there is room for", async () => {
+    await queueFor("large", Array(5).fill("full.test"));
+    await queueAhead("large", Array(2).fill("full.test"));
+    expect((await makeTurns()({ slotsPerQueue: 3 })).taken).toHaveLength(3);
+  });
+
+  test("leaves a turn to the rest, at the same destination too, however much there is of it", async () => {
+    await queueFor("large", Array(20).fill("readers.test"));
+    await queueFor("large", Array(20).fill("others.test"));
+    await queueAhead("large", Array(60).fill("readers.test"));
+    const look = makeTurns();
+    for (let looks = 0; looks < 40; looks += 1) await look({ limit: 2, slotsPerQueue: 1 });
+    for (const destination of ["readers.test", "others.test"]) {
+      const left = await database.db("partitions").where({ destination, goes_ahead: false, state: "leased" });
+      expect(left.length, destination).toBeGreaterThanOrEqual(8);
+    }
+    const ahead = await database.db("partitions").where({ goes_ahead: true, state: "leased" });
+    expect(ahead.length).toBeGreaterThanOrEqual(28);
+  });
+
+  test("changes nothing of what other instances get", async () => {
+    await queueAhead("large", Array(50).fill(numbered(20)).flat());
+    const other = await queueFor("other", numbered(200));
+    const looks = isSpread ? 2 : 1;
+    const look = makeTurns();
+    const taken = [];
+    for (let looked = 0; looked < looks; looked += 1) taken.push(...(await look({ limit: 96 / looks })).taken);
+    expect(taken.filter(({ instanceId }) => instanceId === other).length).toBeGreaterThanOrEqual(42);
+  });
+});
+
 describe("back-offs", () => {
   test("of many destinations of one instance hold up no other one", async () => {
     const names = numbered(2_000);
     await queueFor("refused", names);
-    const others = [await queueFor("other", ["zz.test"]), await queueFor("third", ["zz.test"])];
+    const other = await queueFor("other", ["zz.test"]);
     await backOff([...names, "zz.test"]);
     await endBackOffs(database.db, "zz.test");
     const { taken } = await makeTurns()();
-    expect(taken.map(({ instanceId }) => instanceId).sort()).toEqual(others.sort());
+    expect(taken.map(({ instanceId }) => instanceId)).toEqual([other]);
   });
 
   test("that are known are not read again, and one that ends early is", async () => {
