@@ -8,32 +8,29 @@ import {
 import type { Db } from "../platform/postgres/db.ts";
 import { readBackOffs } from "../store/mail/queue/queue-backoffs.ts";
 
-/** They are read again after so long: one that is not known yet costs a needless attempt, no more. */
+/** What has changed is read again after so long: what is not known yet costs a needless attempt, no more. */
 const READ_AGAIN_MS = 500;
-/** Of one statement; what comes after them has its turn later. */
-const MOST_SUSPENDED = 500;
+/** All are read again after so long: a database that took over from another one may have an earlier clock. */
+const READ_ALL_MS = 60_000;
+/** With more destinations it takes too long to list what is suspended. */
+const MOST_LISTED = 500;
+/** Ends are noticed together, so often. */
+const END_TICK_MS = 250;
 
-/**
- * Destination queues that rest, as many as one statement is told: those of whose pool every source is in back-off at the
- * destination. With the pool `*` all of the destination rest, as there is no way to it, or an operator holds it.
- */
-export interface SuspendedQueues {
-  /** In ascending order. */
-  readonly queues: readonly DestinationQueue[];
-  /** The destination with which the others begin; '' where these are all. */
-  readonly end: string;
-}
-
-/** Sources in back-off at destinations, of all workers, and the queues that are suspended for it. */
+/** Sources in back-off at destinations, of all workers, and the queues that are suspended for it or held. */
 export class KnownBackOffs {
   readonly #sources: ReadonlyMap<string, readonly string[]>;
   readonly #nowMs: () => number;
-  /** By destination and source, until when. */
-  #until = new Map<string, Map<string, number>>();
+  /** By destination and source, until when; some may be over. */
+  readonly #until = new Map<string, Map<string, number>>();
+  /** Destinations by the tick at which a back-off of theirs is over. */
+  readonly #ending = new Map<number, Set<string>>();
+  /** The database's moment before which every change is known, as text. */
+  #readAt: string | undefined;
   #readAtMs = Number.NEGATIVE_INFINITY;
-  /** The same in both: in ascending order, and to be found by name. */
-  #suspended: readonly DestinationQueue[] = [];
-  #isSuspended: ReadonlySet<DestinationQueue> = new Set();
+  #readAllAtMs = Number.NEGATIVE_INFINITY;
+  /** Destinations. */
+  #held: ReadonlySet<string> = new Set();
   #atMs = Number.NEGATIVE_INFINITY;
   #resumedAtMs = Number.NEGATIVE_INFINITY;
 
@@ -61,52 +58,87 @@ export class KnownBackOffs {
     this.#readAtMs = Number.NEGATIVE_INFINITY;
   }
 
-  /** Has what is known be of now. @param held destinations that nobody turns to */
-  async read(db: Db, held: readonly string[]): Promise<void> {
-    const nowMs = this.#nowMs();
-    this.#atMs = nowMs;
-    if (nowMs - this.#readAtMs >= READ_AGAIN_MS) {
-      const rows = await readBackOffs(db);
-      this.#readAtMs = nowMs;
-      this.#until = new Map();
-      for (const { destination, source, seconds } of rows) {
-        const own = this.#until.get(destination) ?? new Map<string, number>();
-        this.#until.set(destination, own.set(source, nowMs + seconds * 1000));
-      }
+  /**
+   * Has what is known be of now.
+   * @param held destinations that nobody turns to
+   * @param now the database's
+   */
+  async read(db: Db, { held, now }: { readonly held: readonly string[]; readonly now: string }): Promise<void> {
+    this.#atMs = this.#nowMs();
+    if (this.#atMs - this.#readAtMs >= READ_AGAIN_MS) await this.#readAgain(db, now);
+    this.#forgetThoseOver();
+    const heldBefore = this.#held;
+    this.#held = new Set(held);
+    if ([...heldBefore].some((destination) => !this.#held.has(destination))) this.#resumedAtMs = this.#atMs;
+  }
+
+  async #readAgain(db: Db, now: string): Promise<void> {
+    const isOfAll = this.#atMs - this.#readAllAtMs >= READ_ALL_MS;
+    const rows = await readBackOffs(db, isOfAll ? undefined : this.#readAt);
+    this.#readAt = now;
+    this.#readAtMs = this.#atMs;
+    if (isOfAll) {
+      this.#readAllAtMs = this.#atMs;
+      this.#resumedAtMs = this.#atMs;
+      this.#until.clear();
+      this.#ending.clear();
     }
-    const inBackOff = [...this.#until.keys()].flatMap((destination) => this.#inBackOff(destination, nowMs));
-    const isSuspended = new Set([...inBackOff, ...held.map((destination) => queueOf(destination, ANY_POOL))]);
-    if (this.#suspended.some((queue) => !isSuspended.has(queue))) this.#resumedAtMs = nowMs;
-    this.#isSuspended = isSuspended;
-    this.#suspended = [...isSuspended].sort();
+    for (const { destination, source, seconds } of rows) this.#note(destination, source, this.#atMs + seconds * 1000);
   }
 
-  #inBackOff(destination: string, nowMs: number): DestinationQueue[] {
-    const resting = this.resting(destination, nowMs);
-    if (resting.has(ANY_SOURCE)) return [queueOf(destination, ANY_POOL)];
-    const pools = [...this.#sources].filter(([, own]) => own.length > 0 && own.every((source) => resting.has(source)));
-    return pools.map(([pool]) => queueOf(destination, pool));
+  #note(destination: string, source: string, untilMs: number): void {
+    const own = this.#until.get(destination) ?? new Map<string, number>();
+    this.#until.set(destination, own.set(source, untilMs));
+    const tick = Math.ceil(untilMs / END_TICK_MS);
+    const ending = this.#ending.get(tick) ?? new Set<string>();
+    this.#ending.set(tick, ending.add(destination));
   }
 
-  /** Whether nothing of a queue is to leave now. */
+  #forgetThoseOver(): void {
+    for (const [tick, destinations] of this.#ending) {
+      if (tick * END_TICK_MS > this.#atMs) continue;
+      this.#ending.delete(tick);
+      for (const destination of destinations) this.#forgetOver(destination);
+    }
+  }
+
+  #forgetOver(destination: string): void {
+    const own = this.#until.get(destination);
+    for (const [source, untilMs] of own ?? []) {
+      if (untilMs > this.#atMs) continue;
+      own!.delete(source);
+      this.#resumedAtMs = this.#atMs;
+    }
+    if (own?.size === 0) this.#until.delete(destination);
+  }
+
+  /** Whether nothing of a queue is to leave now: its destination is held, or every source of its pool is in back-off there. */
   isSuspended(queue: DestinationQueue): boolean {
-    return this.#isSuspended.has(queue) || this.#isSuspended.has(queueOf(splitQueue(queue).destination, ANY_POOL));
+    const { destination, pool } = splitQueue(queue);
+    if (this.#held.has(destination)) return true;
+    const own = this.#until.get(destination);
+    if (own === undefined) return false;
+    const rests = (source: string) => (own.get(source) ?? Number.NEGATIVE_INFINITY) > this.#atMs;
+    const sources = this.#sources.get(pool) ?? [];
+    return rests(ANY_SOURCE) || (sources.length > 0 && sources.every(rests));
   }
 
-  /** Those of a queue's destination, and of those behind it. */
-  suspendedFrom(queue: DestinationQueue): SuspendedQueues {
-    const { destination } = splitQueue(queue);
-    const first = this.#suspended.findIndex((each) => each >= destination);
-    if (first < 0) return { queues: [], end: "" };
-    const next = this.#suspended[first + MOST_SUSPENDED];
-    return {
-      queues: this.#suspended.slice(first, first + MOST_SUSPENDED),
-      end: next === undefined ? "" : splitQueue(next).destination,
-    };
+  /** All of the destinations that are held. */
+  get held(): readonly DestinationQueue[] {
+    return [...this.#held].map((destination) => queueOf(destination, ANY_POOL));
+  }
+
+  /** The queues in back-off; with the pool `*` all of the destination. @returns undefined where they are many */
+  list(): readonly DestinationQueue[] | undefined {
+    if (this.#until.size > MOST_LISTED) return undefined;
+    const pools = [ANY_POOL, ...this.#sources.keys()];
+    const queues = [...this.#until.keys()].flatMap((destination) => pools.map((pool) => queueOf(destination, pool)));
+    return queues.filter((queue) => this.isSuspended(queue));
   }
 
   /** Sources in back-off at a destination, with the seconds for which they stay so. */
-  resting(destination: string, nowMs = this.#nowMs()): ReadonlyMap<string, number> {
+  resting(destination: string): ReadonlyMap<string, number> {
+    const nowMs = this.#nowMs();
     const own = [...(this.#until.get(destination) ?? [])].filter(([, untilMs]) => untilMs > nowMs);
     return new Map(own.map(([source, untilMs]) => [source, (untilMs - nowMs) / 1000]));
   }

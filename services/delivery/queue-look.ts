@@ -2,9 +2,9 @@ import { Counts } from "../core/counts.ts";
 import { type DestinationQueue, queueOf } from "../core/mail/queue/destination-queue.ts";
 import type { Ask, Takeable, Visit } from "../core/mail/queue/instance-turn.ts";
 import type { Db } from "../platform/postgres/db.ts";
-import { type LeaseResult, leasePartitions } from "../store/mail/queue/lease-partitions.ts";
+import { type LeaseResult, leasePartitions, listReadyQueues } from "../store/mail/queue/lease-partitions.ts";
 import type { AbandonedLeases, LeasedPartition } from "../store/mail/queue/queue-leases.ts";
-import type { KnownBackOffs, SuspendedQueues } from "./known-back-offs.ts";
+import type { KnownBackOffs } from "./known-back-offs.ts";
 
 /** What a look at the queue may take. */
 export interface LookRequest {
@@ -94,22 +94,21 @@ export class QueueLook implements Takeable {
 
   async ask(asks: readonly Ask[]): Promise<Visit[]> {
     const { workerId, leaseSeconds, slotsPerQueue, unfinished } = this.request;
-    const first = asks.reduce((least, { after }) => (after < least ? after : least), asks[0]!.after);
-    const suspended = this.#backOffs.suspendedFrom(first);
-    if (suspended.end !== "" && asks.length > 1) {
-      const visits: Visit[] = [];
-      for (const ask of asks) visits.push(...(await this.ask([ask])));
-      return visits;
-    }
-    const passedOver = { suspended: suspended.queues, end: suspended.end, unfinished };
-    const slots = { slots: this.#slots, slotsPerQueue };
-    const request = { workerId, asks, leaseSeconds, now: this.#now, ...slots, ...passedOver };
-    const results = await leasePartitions(this.#db, request);
+    const suspended = [...this.#backOffs.held, ...(await this.#inBackOff(asks))];
+    const passedOver = { slots: this.#slots, slotsPerQueue, suspended, unfinished };
+    const results = await leasePartitions(this.#db, { workerId, asks, leaseSeconds, now: this.#now, ...passedOver });
     const askOf = new Map(asks.map((ask) => [ask.instanceId, ask]));
-    return results.map((result) => this.#take(askOf.get(result.instanceId)!, result, suspended));
+    return results.map((result) => this.#take(askOf.get(result.instanceId)!, result));
   }
 
-  #take(ask: Ask, result: LeaseResult, suspended: SuspendedQueues): Visit {
+  /** Queues in back-off: all, or, where these are many, those that the asks come to. */
+  async #inBackOff(asks: readonly Ask[]): Promise<readonly DestinationQueue[]> {
+    const all = this.#backOffs.list();
+    if (all !== undefined) return all;
+    return (await listReadyQueues(this.#db, asks)).filter((queue) => this.isSuspended(queue));
+  }
+
+  #take(ask: Ask, result: LeaseResult): Visit {
     const { instanceId, partitions, queues, hasMore } = result;
     this.#leavesSome ||= hasMore && partitions.length >= ask.share;
     for (const partition of partitions) {
@@ -118,9 +117,7 @@ export class QueueLook implements Takeable {
       this.taken.push({ ...partition, resting: this.#backOffs.resting(partition.destination) });
     }
     this.#takenOf.add(instanceId, partitions.length);
-    const visitedAll = queues.length < ask.queues;
-    const last = visitedAll && suspended.end !== "" ? suspended.queues.at(-1)! : (queues.at(-1) ?? ask.after);
-    return { ...result, ask, isRoundOver: visitedAll && suspended.end === "", last };
+    return { ...result, ask, isRoundOver: queues.length < ask.queues, last: queues.at(-1) ?? ask.after };
   }
 
   #slotsOf(queue: DestinationQueue): number {

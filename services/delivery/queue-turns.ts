@@ -63,7 +63,7 @@ export class QueueTurns {
   /** Looks at the queue once. With a limit of 0 only what is due is made ready. */
   async look(request: LookRequest): Promise<LookResult> {
     const { instanceIds, now, held } = await listWork(this.#db);
-    await this.#backOffs.read(this.#db, held);
+    await this.#backOffs.read(this.#db, { held, now });
     const look = new QueueLook(this.#db, this.#backOffs, now, request);
     const known = this.#remember(instanceIds, look.atMs);
     await this.#makeDueReady(look);
@@ -124,7 +124,7 @@ export class QueueTurns {
     const mostQueues = Math.max(QUEUES_PER_INSTANCE, Math.floor(QUEUES_PER_LOOK / Math.max(1, shares.size)));
     const shareOf = (turn: InstanceTurn) => shares.get(turn) ?? 0;
     const visit = async (turns: readonly InstanceTurn[]) => {
-      const visits = await look.ask(turns.map((turn) => turn.ask(shareOf(turn), mostQueues)));
+      const visits = await look.ask(turns.map((turn) => turn.ask(shareOf(turn), mostQueues, look.atMs)));
       for (const each of visits) this.#turns.get(each.ask.instanceId)!.visited(each, look);
       await this.#makeReady(
         turns.filter((turn) => turn.isEmptyButDue(look.atMs)),

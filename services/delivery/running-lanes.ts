@@ -8,6 +8,12 @@ interface RunningLane {
   readonly done: Promise<void>;
 }
 
+interface BegunLane extends RunningLane {
+  readonly beganAtMs: number;
+  /** There may be mail of its instance that came after it began. */
+  hasNewBehind: boolean;
+}
+
 interface LaneNumbers extends Pick<DeliveryPolicy, "waitingLanes"> {
   /** That there are at once, without those that wait (`Scale`). */
   readonly lanes: number;
@@ -19,12 +25,14 @@ const LONG_WAIT_MS = 2_000;
 const WAITING_FOR_ONE = 1 / 2;
 /** One instance leaves so many lanes to others, as a part of `lanes` and of `waitingLanes`; of a few lanes none. */
 const LEFT_TO_OTHERS = 1 / 16;
+/** A lane behind which new mail waits of its instance goes on for so long at least. */
+const LEAST_MS = 1_000;
 /** As many lanes above those that there should be are let finish, as a part of `lanes`. */
 const TOLERATED_EXCESS = 1 / 4;
 
 /** The lanes of a worker by their partitions: how many each instance has, for how many more there is room, and which are too many. */
 export class RunningLanes {
-  readonly #lanes = new Map<number, RunningLane>();
+  readonly #lanes = new Map<number, BegunLane>();
   readonly #numbers: () => LaneNumbers;
   /** Lanes that are to end after their message: their far sides answer again, and new mail waits for its turn. */
   #excess = 0;
@@ -51,7 +59,12 @@ export class RunningLanes {
   }
 
   begin(partitionId: number, lane: RunningLane): void {
-    this.#lanes.set(partitionId, lane);
+    this.#lanes.set(partitionId, { ...lane, beganAtMs: performance.now(), hasNewBehind: false });
+  }
+
+  /** There may be new mail of these instances, which may go ahead of what their lanes have. */
+  notice(instanceIds: readonly number[]): void {
+    for (const lane of this.#lanes.values()) lane.hasNewBehind ||= instanceIds.includes(lane.instanceId);
   }
 
   end(partitionId: number): void {
@@ -110,6 +123,15 @@ export class RunningLanes {
     this.#excess = Math.max(0, -free - this.tolerated);
     const beyond = [...busy].map(([id, count]) => [id, count - this.mostPerInstance] as const);
     this.#keptFromOthers = new Map(beyond.filter(([, count]) => count > 0));
+  }
+
+  /**
+   * Whether new mail waits behind a lane, and has waited long enough: it is looked for before the lane's partition goes on. To be asked
+   * where lanes or slots are scarce.
+   */
+  isInTheWay(partitionId: number): boolean {
+    const lane = this.#lanes.get(partitionId);
+    return lane?.hasNewBehind === true && performance.now() - lane.beganAtMs >= LEAST_MS;
   }
 
   /** Has one lane end where there are more than there should be. @returns whether the one that asks is it */

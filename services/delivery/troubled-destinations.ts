@@ -3,7 +3,7 @@ import { nextAttempt, type RetrySchedule } from "../core/mail/retry.ts";
 import { recentMap } from "../core/recent-map.ts";
 import type { Observe } from "../platform/observability/observation.ts";
 import type { Db } from "../platform/postgres/db.ts";
-import { backOffDestination, endBackOff } from "../store/mail/queue/queue-backoffs.ts";
+import { backOffDestination, endBackOffs } from "../store/mail/queue/queue-backoffs.ts";
 
 interface TroubledDestinationsOptions {
   readonly db: Db;
@@ -78,9 +78,10 @@ export class TroubledDestinations {
   }
 
   #endBackOff(destination: string, source: string): Promise<void> | undefined {
-    const ended = [source, ANY_SOURCE].map((each) => at(destination, each)).filter((key) => this.#troubled.has(key));
+    const sources = [source, ANY_SOURCE];
+    const ended = sources.map((each) => at(destination, each)).filter((key) => this.#troubled.has(key));
     for (const key of ended) this.#troubled.delete(key);
-    return ended.length === 0 ? undefined : endBackOff(this.#options.db, destination, source);
+    return ended.length === 0 ? undefined : endBackOffs(this.#options.db, destination, sources);
   }
 
   async #backOff(destination: string, sources: readonly string[], reason: string): Promise<void> {

@@ -119,6 +119,7 @@ export class DeliveryWorker {
   /** There may be new mail of these instances. */
   wake(instanceIds: "all" | readonly number[] = "all"): void {
     this.#turns.notice(instanceIds);
+    if (instanceIds !== "all") this.#lanes.notice(instanceIds);
     this.#wakeUp.ring();
   }
 
@@ -305,6 +306,13 @@ export class DeliveryWorker {
     this.#lanes.begin(partition.id, { instanceId: partition.instanceId, lane, done });
   }
 
+  /** Whether a lane is to end for new mail of its instance, which the next look takes. */
+  #makeRoom({ id }: LeasedPartition): boolean {
+    if (this.#lookTrigger === "never by a lane" || !this.#lanes.isInTheWay(id)) return false;
+    this.#lookTrigger = "with each";
+    return true;
+  }
+
   #laneTools(): LaneTools {
     const { shaping, tools } = this.#options;
     return {
@@ -312,7 +320,7 @@ export class DeliveryWorker {
       writer: this.#writer,
       shaping,
       mayLeave: ({ id }) => this.#leases.mayLeave(id),
-      giveWay: ({ instanceId }) => this.#lanes.giveWay(instanceId),
+      giveWay: (partition) => this.#lanes.giveWay(partition.instanceId) || this.#makeRoom(partition),
       troubled: this.#troubled,
     };
   }

@@ -599,7 +599,7 @@ describe("stopping", () => {
   const lease = async (limit = 1) => {
     const [result] = await leasePartitions(database.db, {
       workerId: worker,
-      asks: [{ instanceId, share: limit, queues: 100, after: "", isNew: false }],
+      asks: [{ instanceId, share: limit, queues: 100, after: "", isNew: false, goesAhead: true, aheadAfter: "" }],
       leaseSeconds: 30,
       now: new Date().toISOString(),
       ...{ suspended: [], end: "", slots: new Map(), unfinished: [] },

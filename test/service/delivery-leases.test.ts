@@ -34,7 +34,7 @@ describe("faults", () => {
     const eeid = await accept(numbered(10, "a.example.net"));
     const [taken] = await leasePartitions(database.db, {
       workerId: randomUUID(),
-      asks: [{ instanceId, share: 10, queues: 100, after: "", isNew: false }],
+      asks: [{ instanceId, share: 10, queues: 100, after: "", isNew: false, goesAhead: true, aheadAfter: "" }],
       leaseSeconds: 2,
       now: new Date().toISOString(),
       ...{ suspended: [], end: "", slots: new Map(), unfinished: [] },

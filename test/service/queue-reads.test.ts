@@ -82,9 +82,9 @@ function recipient(name: string) {
 /** Five partitions of an instance. */
 function fiveOf(instanceId: number) {
   return {
-    ...{ workerId: WORKER, leaseSeconds: 60, now: new Date().toISOString(), suspended: [], end: "" },
+    ...{ workerId: WORKER, leaseSeconds: 60, now: new Date().toISOString(), suspended: [] },
     ...{ slots: new Map(), slotsPerQueue: 1, unfinished: [] },
-    asks: [{ instanceId, share: 5, queues: 12, after: "", isNew: false }],
+    asks: [{ instanceId, share: 5, queues: 12, after: "", isNew: false, goesAhead: true, aheadAfter: "" }],
   };
 }
 
@@ -183,6 +183,28 @@ describe.skipIf(inject("citusWorkers").length > 0)("delivery's connections (a Ci
     for (let n = 0; n < UNTIL_KEPT; n++) await work(`early${n}`);
     await acceptOnes(queue.database.db, queue.instanceId, 2 * BATCHES);
     expect(await work("late")).toBeLessThan((2 * BATCHES) / 5);
+    await db.destroy();
+    await queue.database.drop();
+  });
+
+  test("finds what goes ahead among thousands of others, by a plan that was made while there was nothing", async () => {
+    const queue = await makeQueue();
+    const db = openDb(queue.database.url, { connections: 1, name: "delivery", byIndex: true });
+    const lease = () =>
+      db.transaction(async (transaction) => {
+        let ahead: boolean[] = [];
+        const step = async () => {
+          const looked = await leasePartitions(transaction, fiveOf(queue.instanceId));
+          ahead = looked.flatMap(({ partitions }) => partitions.map(({ goesAhead }) => goesAhead));
+        };
+        return { read: await reads(transaction, step, queue.instanceId), ahead };
+      });
+    for (let n = 0; n < UNTIL_KEPT; n++) await lease();
+    await acceptOnes(queue.database.db, queue.instanceId, 2 * BATCHES);
+    await queue.database.db("partitions").whereNot({ destination: "d7.example.net" }).update({ goes_ahead: false });
+    const { read, ahead } = await lease();
+    expect(ahead.filter(Boolean)).toHaveLength(1);
+    expect(read).toBeLessThan(200);
     await db.destroy();
     await queue.database.drop();
   });

@@ -3,8 +3,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from 
 import { KeyRing } from "../../services/core/key-ring.ts";
 import type { LookRequest, LookResult } from "../../services/delivery/queue-look.ts";
 import { QueueTurns } from "../../services/delivery/queue-turns.ts";
+import { queryRows } from "../../services/platform/postgres/db.ts";
 import { findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { haveLookedAt } from "../../services/store/mail/queue/mail-work.ts";
+import { endBackOffs, readBackOffs } from "../../services/store/mail/queue/queue-backoffs.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addTestInstance } from "../support/instances.ts";
 import { LOOK_REQUEST } from "../support/look-request.ts";
@@ -63,11 +65,11 @@ function makeTurns(nowMs = () => performance.now()): (changes?: Partial<LookRequ
   return (changes = {}) => turns.look({ ...LOOK_REQUEST, workerId, ...changes });
 }
 
-async function backOff(destinations: readonly string[]): Promise<void> {
+async function backOff(destinations: readonly string[], ms = 3_600_000): Promise<void> {
   await database.db.raw(
     `insert into destination_backoffs (destination, until, reason)
-     select name, now() + interval '1 hour', 'away' from unnest(?::text[]) as name`,
-    [[...destinations]],
+     select name, now() + ? * interval '1 ms', 'away' from unnest(?::text[]) as name`,
+    [ms, [...destinations]],
   );
 }
 
@@ -236,7 +238,7 @@ describe("instances of which nothing can be taken", () => {
     const goOn = [];
     for (let looks = 0; looks < 4; looks += 1) goOn.push((await look()).goesOn);
     expect(goOn).toEqual([true, true, false, false]);
-    await database.db("destination_backoffs").where({ destination: names[700]! }).delete();
+    await endBackOffs(database.db, names[700]!);
     nowMs += 1_000;
     const found: string[] = [];
     for (let looks = 0; looks < 3; looks += 1) {
@@ -260,6 +262,98 @@ describe("instances of which nothing can be taken", () => {
       served.push(...(await look()).taken.map(({ instanceId }) => instanceId));
     }
     expect(served).toEqual([late]);
+  });
+});
+
+describe("what goes ahead", () => {
+  /** Messages to one recipient each. */
+  async function queueAhead(name: string, destinations: readonly string[]): Promise<void> {
+    const id = await queueFor(name, []);
+    const [last] = await database.db("partitions").max("id as id");
+    await queueFor(name, destinations);
+    await database
+      .db("partitions")
+      .where({ instance_id: id })
+      .where("id", ">", last!.id ?? 0)
+      .update({ goes_ahead: true });
+  }
+
+  test("comes before batches of its instance, to another destination or to theirs", async () => {
+    await queueFor("large", Array(3).fill(numbered(700)).flat());
+    await queueAhead("large", ["zz.test", "d00350.test"]);
+    const { taken } = await makeTurns()({ limit: 2 });
+    expect(taken.map(({ destination }) => destination).sort()).toEqual(["d00350.test", "zz.test"]);
+    expect(taken.map((partition) => (partition as { goesAhead?: boolean }).goesAhead)).toEqual([true, true]);
+  });
+
+  test("has no more of a destination than there is room for", async () => {
+    await queueFor("large", Array(5).fill("full.test"));
+    await queueAhead("large", Array(2).fill("full.test"));
+    expect((await makeTurns()({ slotsPerQueue: 3 })).taken).toHaveLength(3);
+  });
+
+  test("leaves a turn to the rest, at the same destination too, however much there is of it", async () => {
+    await queueFor("large", Array(20).fill("readers.test"));
+    await queueFor("large", Array(20).fill("others.test"));
+    await queueAhead("large", Array(60).fill("readers.test"));
+    const look = makeTurns();
+    for (let looks = 0; looks < 40; looks += 1) await look({ limit: 2, slotsPerQueue: 1 });
+    for (const destination of ["readers.test", "others.test"]) {
+      const left = await database.db("partitions").where({ destination, goes_ahead: false, state: "leased" });
+      expect(left.length, destination).toBeGreaterThanOrEqual(8);
+    }
+    const ahead = await database.db("partitions").where({ goes_ahead: true, state: "leased" });
+    expect(ahead.length).toBeGreaterThanOrEqual(28);
+  });
+
+  test("changes nothing of what other instances get", async () => {
+    await queueAhead("large", Array(50).fill(numbered(20)).flat());
+    const other = await queueFor("other", numbered(200));
+    const looks = isSpread ? 2 : 1;
+    const look = makeTurns();
+    const taken = [];
+    for (let looked = 0; looked < looks; looked += 1) taken.push(...(await look({ limit: 96 / looks })).taken);
+    expect(taken.filter(({ instanceId }) => instanceId === other).length).toBeGreaterThanOrEqual(42);
+  });
+});
+
+describe("back-offs", () => {
+  test("of many destinations of one instance hold up no other one", async () => {
+    const names = numbered(2_000);
+    await queueFor("refused", names);
+    const other = await queueFor("other", ["zz.test"]);
+    await backOff([...names, "zz.test"]);
+    await endBackOffs(database.db, "zz.test");
+    const { taken } = await makeTurns()();
+    expect(taken.map(({ instanceId }) => instanceId)).toEqual([other]);
+  });
+
+  test("that are known are not read again, and one that ends early is", async () => {
+    const { db } = database;
+    await backOff(["one.test", "two.test"]);
+    expect((await readBackOffs(db)).map(({ destination }) => destination).sort()).toEqual(["one.test", "two.test"]);
+    await db("destination_backoffs").update({ changed_at: db.raw("now() - interval '1 minute'") });
+    const [now] = await queryRows<{ at: string }>(db, "select now()::text as at");
+    await endBackOffs(db, "two.test", ["*"]);
+    const changed = await readBackOffs(db, now!.at);
+    expect(changed.map(({ destination, seconds }) => [destination, seconds > 0])).toEqual([["two.test", false]]);
+  });
+
+  test("that end let the queue go on, at their time or before", async () => {
+    await queueFor("waiting", ["one.test", "two.test"]);
+    await backOff(["one.test", "two.test"], 30_000);
+    let nowMs = 0;
+    const look = makeTurns(() => nowMs);
+    const found = async () => (await look()).taken.map(({ destination }) => destination);
+    expect(await found()).toEqual([]);
+    await endBackOffs(database.db, "one.test");
+    nowMs += 1_000;
+    expect(await found()).toEqual(["one.test"]);
+    await database.db("destination_backoffs").where({ destination: "two.test" }).delete();
+    nowMs += 1_000;
+    expect(await found()).toEqual([]);
+    nowMs += 30_000;
+    expect(await found()).toEqual(["two.test"]);
   });
 });
 

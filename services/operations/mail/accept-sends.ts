@@ -69,6 +69,9 @@ export async function acceptSend(transaction: Transaction, send: Send): Promise<
   return (await acceptSends(transaction, [traced(send)]))[0]!;
 }
 
+/** A message to so many recipients at most goes ahead of its instance's other mail: somebody waits for it. */
+const MOST_AHEAD = 10;
+
 /** There is nothing to join. Who looks before (`findBatch`) meets it where the batch was ended in between. */
 export class BatchOver extends Error {}
 
@@ -120,7 +123,10 @@ async function storeSends<S extends Send & { eeid: string; admission: Admission 
   const ids = await addMessages(transaction, going);
   const messageIds = new Map(going.map((message, index) => [message, ids[index]!]));
   await storeVerdicts(transaction, addressed.flatMap(storedVerdict));
-  const messages = addressed.map((message) => ({ ...message, messageId: messageIds.get(message) }));
+  const messages = addressed.map((message) => {
+    const goesAhead = message.audience.addressees.length <= MOST_AHEAD;
+    return { ...message, goesAhead, messageId: messageIds.get(message) };
+  });
   const queue: QueueCharged = (charges) => queueAudiences(transaction, messages, at, charges);
   const admissions = addressed.flatMap(({ admission }) => admission ?? []);
   if (gate) await gate.charge(admissions, queue);

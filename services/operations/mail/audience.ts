@@ -120,6 +120,8 @@ interface AddressedMessage extends Omit<AudienceSource, "content"> {
   /** Undefined where nobody gets a message. */
   readonly messageId: number | undefined;
   readonly audience: Audience;
+  /** It goes ahead of its instance's other mail. */
+  readonly goesAhead?: boolean | undefined;
   /** When they go, in the order of the audience; all at once unless given. */
   readonly bookings?: readonly QueuedBooking[] | undefined;
   /** Who is told what becomes of it. */
@@ -142,12 +144,13 @@ export async function queueAudiences(
   );
   const ids = await enqueue(
     transaction,
-    sent.map(({ audience, bookings, instanceId, campaignNumid, eeid, messageId }) => ({
+    sent.map(({ audience, goesAhead, bookings, instanceId, campaignNumid, eeid, messageId }) => ({
       instanceId,
       campaignNumid,
       eeid,
       messageId,
       deliveries: audience.addressees,
+      goesAhead,
       bookings,
     })),
   );

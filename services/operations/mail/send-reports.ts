@@ -142,6 +142,7 @@ async function queueReport(
     { ...batch, senderDomain: to.asciiDomain, archive: false, content: { kind: "finished", octets } },
   ]);
   const delivery = { contactId: null, role: "to" as const, recipient: to.asGiven, destination: to.asciiDomain };
-  await enqueue(transaction, [{ ...batch, messageId: messageId!, deliveries: [{ ...delivery, personal: null }] }]);
+  const deliveries = [{ ...delivery, personal: null }];
+  await enqueue(transaction, [{ ...batch, messageId: messageId!, deliveries, goesAhead: true }]);
   return messageId!;
 }

@@ -11,13 +11,19 @@ export interface Ask {
   readonly after: DestinationQueue;
   /** It is visited for the first time: of instances that are asked together such ones begin with different queues. */
   readonly isNew: boolean;
+  /** Mail that goes ahead comes first, of as many queues that have such; else all takes its turn. */
+  readonly goesAhead: boolean;
+  /** As `after`, of the queues that have mail which goes ahead. */
+  readonly aheadAfter: DestinationQueue;
 }
 
 /** What came of an ask. */
 export interface Visit {
   readonly ask: Ask;
   /** That were leased. */
-  readonly partitions: readonly { readonly destination: string; readonly pool: string }[];
+  readonly partitions: readonly { readonly destination: string; readonly pool: string; readonly goesAhead: boolean }[];
+  /** Queues that were visited for mail that goes ahead, in their order. */
+  readonly aheadQueues: readonly DestinationQueue[];
   /** Those that have mail ready and were visited, in their order, whether or not something was taken of them. */
   readonly queues: readonly DestinationQueue[];
   /** All queues after the one that the ask names were visited. */
@@ -41,6 +47,8 @@ export interface Takeable {
   readonly resumedAtMs: number;
 }
 
+/** Of so many looks one has all mail take its turn: what goes ahead does not keep the rest of its instance waiting for ever. */
+const LOOKS_A_TURN = 4;
 /** After a visit that gave all that was asked the next one visits so many queues for each partition, and for one more. */
 const QUEUES_PER_PARTITION = 2;
 /** An instance of which nothing could be taken is looked at again after so long, or when there is notice of mail. */
@@ -80,6 +88,11 @@ export class InstanceTurn {
   #restsUntilMs = 0;
   /** The next visit begins after this queue. */
   #after: DestinationQueue = "";
+  /** The same for mail that goes ahead. */
+  #aheadAfter: DestinationQueue = "";
+  /** Looks that have asked it, and when the last one did. */
+  #looks = 0;
+  #askedAtMs = Number.NEGATIVE_INFINITY;
   /** What the last visit gave of what was asked. */
   #lastGave: "nothing was asked" | "all" | "less" = "nothing was asked";
   /** When what is due was made ready, or this began. */
@@ -129,11 +142,17 @@ export class InstanceTurn {
     return this.#madeReadyAtMs;
   }
 
-  /** @param mostQueues that may be visited of it */
-  ask(share: number, mostQueues: number): Ask {
+  /**
+   * @param mostQueues that may be visited of it
+   * @param atMs the moment of the look
+   */
+  ask(share: number, mostQueues: number, atMs: number): Ask {
     const { instanceId } = this;
+    if (atMs > this.#askedAtMs) this.#looks += 1;
+    this.#askedAtMs = atMs;
     const queues = this.#lastGave === "all" ? Math.min(mostQueues, QUEUES_PER_PARTITION * (share + 1)) : mostQueues;
-    return { instanceId, share, queues, after: this.#after, isNew: this.#lastGave === "nothing was asked" };
+    const ahead = { goesAhead: this.#looks % LOOKS_A_TURN > 0, aheadAfter: this.#aheadAfter };
+    return { instanceId, share, queues, after: this.#after, isNew: this.#lastGave === "nothing was asked", ...ahead };
   }
 
   /** There may be something new. */
@@ -160,7 +179,9 @@ export class InstanceTurn {
     const { ask, partitions, queues, isRoundOver, last } = visit;
     const round = ask.after === "" ? new Round(now.atMs) : this.#round;
     const gaveAll = partitions.length >= ask.share;
-    const served = gaveAll ? lastServed(partitions) : last;
+    const inTurn = partitions.filter(({ goesAhead }) => !(ask.goesAhead && goesAhead)).map(toQueue);
+    const served = gaveAll ? greatest(inTurn, ask.after) : last;
+    if (ask.goesAhead) this.#aheadAfter = nextAhead(visit, gaveAll && inTurn.length === 0);
     this.#lastGave = gaveAll ? "all" : "less";
     this.#after = isRoundOver && (!gaveAll || served === queues.at(-1)) ? "" : served;
     this.#dueAtMs = now.atMs + visit.dueInMs;
@@ -222,12 +243,18 @@ class Round {
   }
 }
 
-/** The greatest of the queues that partitions are of. @param partitions one at least */
-function lastServed(partitions: Visit["partitions"]): DestinationQueue {
-  let last: DestinationQueue = "";
-  for (const { destination, pool } of partitions) {
-    const queue = queueOf(destination, pool);
-    if (queue > last) last = queue;
-  }
-  return last;
+function toQueue({ destination, pool }: Visit["partitions"][number]): DestinationQueue {
+  return queueOf(destination, pool);
+}
+
+/** The greatest of queues, or `least`. */
+function greatest(queues: readonly DestinationQueue[], least: DestinationQueue): DestinationQueue {
+  return queues.reduce((last, queue) => (queue > last ? queue : last), least);
+}
+
+/** After which queue the next visit for mail that goes ahead begins. @param wasCut it took all that was asked for */
+function nextAhead({ ask, partitions, aheadQueues }: Visit, wasCut: boolean): DestinationQueue {
+  if (!wasCut) return aheadQueues.length < ask.queues ? "" : aheadQueues.at(-1)!;
+  const served = new Set(partitions.map(toQueue));
+  return aheadQueues.findLast((queue) => served.has(queue)) ?? "";
 }

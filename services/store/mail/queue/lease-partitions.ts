@@ -14,8 +14,6 @@ interface LeaseRequest {
   readonly now: string;
   /** Destination queues to pass over; one with the pool `*` stands for all of its destination. */
   readonly suspended: readonly DestinationQueue[];
-  /** Destinations from this one on are not visited: which of them are suspended is not told. '' for no end. */
-  readonly end: string;
   /** Free slots, a partition each, of the destination queues that are near their limits; one with 0 is passed over. */
   readonly slots: ReadonlyMap<DestinationQueue, number>;
   /** Free slots of each other one. */
@@ -25,16 +23,20 @@ interface LeaseRequest {
 }
 
 /** What is not known of it by the lease: whoever asked for it knows which sources are in back-off. */
-type TakenPartition = Omit<LeasedPartition, "resting">;
+type TakenPartition = Omit<LeasedPartition, "resting"> & {
+  /** It goes ahead of its instance's other mail. */
+  readonly goesAhead: boolean;
+};
 
 /** What came of an ask. */
-export interface LeaseResult extends Pick<Visit, "queues" | "hasMore" | "dueInMs"> {
+export interface LeaseResult extends Pick<Visit, "queues" | "aheadQueues" | "hasMore" | "dueInMs"> {
   readonly instanceId: number;
   readonly partitions: readonly TakenPartition[];
 }
 
 /**
- * Leases partitions that are ready, of each instance a few from each destination queue in turn. An instance that is held has none.
+ * Leases partitions that are ready, of each instance a few from each destination queue in turn, those that go ahead before others. An
+ * instance that is held has none.
  * Where several instances want more of a queue than it has free slots, those that are asked first have them.
  * @returns what came of each ask, in no order
  */
@@ -47,7 +49,6 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
       JSON.stringify(toRows(asks)),
       JSON.stringify({ ...Object.fromEntries(request.slots), ...none(request.suspended) }),
       request.slotsPerQueue,
-      request.end,
       JSON.stringify(none(request.unfinished)),
       request.workerId,
       request.leaseSeconds,
@@ -55,21 +56,39 @@ export async function leasePartitions(db: Db, request: LeaseRequest): Promise<Le
     ];
     const [row] = await queryRows<LeaseRow>(db, statement, values, { name: "lease-partitions" });
     const taken = (row!.taken ?? []).map(toTakenPartition);
-    return row!.looked.map(({ instance_id: instanceId, queues, ready, dueIn }) => {
+    return row!.looked.map(({ instance_id: instanceId, ready, dueIn, ...looked }) => {
       const partitions = taken.filter((partition) => partition.instanceId === instanceId);
       const dueInMs = (dueIn ?? Number.POSITIVE_INFINITY) * 1000;
-      return { instanceId, partitions, queues: queues ?? [], hasMore: ready > partitions.length, dueInMs };
+      const [queues, aheadQueues] = [looked.queues ?? [], looked.ahead_queues ?? []];
+      return { instanceId, partitions, queues, aheadQueues, hasMore: ready > partitions.length, dueInMs };
     });
   });
+}
+
+/** The queues that `leasePartitions` visits for these asks, each once. */
+export async function listReadyQueues(db: Db, asks: readonly Ask[]): Promise<DestinationQueue[]> {
+  const own = await ownRows(db);
+  const rows = await byInstance(db, asks, (given, instanceIds) =>
+    queryRows<{ queue: DestinationQueue }>(
+      db,
+      `with ${ASKED} select distinct queue from asked cross join lateral (
+         with recursive ${hops(own)}, ${aheadHops(own)}
+         select ${QUEUE} as queue from (table hops union all table ahead_hops) each
+       ) visited`,
+      [instanceIds, JSON.stringify(toRows(given))],
+      { name: "list-ready-queues" },
+    ),
+  );
+  return rows.map(({ queue }) => queue);
 }
 
 /** Asks as the statement reads them: a new one skips the slots that those before it take, as if all had the same queues. */
 function toRows(asks: readonly Ask[]): object[] {
   let before = 0;
-  return asks.map(({ instanceId, share, queues, after, isNew }) => {
+  return asks.map(({ instanceId, share, queues, after, isNew, goesAhead, aheadAfter }) => {
     const skip = isNew ? before : 0;
     before += share;
-    return { instanceId, share, queues, skip, ...splitQueue(after) };
+    return { instanceId, share, queues, skip, ...splitQueue(after), goesAhead, aheadAfter: splitQueue(aheadAfter) };
   });
 }
 
@@ -83,11 +102,7 @@ function none(keys: readonly (string | number)[]): Record<string, 0> {
  * `within_slots` numbers what was picked of each queue over all of them, `taken` is leased, and `described` what is told of it.
  */
 function leaseStatement(own: Own): string {
-  return `with asked as (
-      select ordinality as turn, (ask->>'instanceId')::bigint as instance_id, (ask->>'share')::integer as share,
-        (ask->>'queues')::integer as queues, (ask->>'skip')::integer as skip, ask->>'destination' as destination, ask->>'pool' as pool
-      from json_array_elements($2::json) with ordinality as each (ask)
-    ), looked as (
+  return `with ${ASKED}, looked as (
       select asked.turn, asked.instance_id, look.* from asked cross join lateral (${lookAt(own)}) look
     ), within_slots as (
       select (pick->>'id')::bigint as id, (pick->>'slots')::integer as slots,
@@ -95,12 +110,12 @@ function leaseStatement(own: Own): string {
       from looked, json_array_elements(looked.picked) with ordinality as each (pick, nth)
     ), taken as (
       update partitions p
-      set state = 'leased', lease_owner = $7, lease_until = now() + make_interval(secs => $8),
-          stopping = false, taken_at = coalesce(p.taken_at, $9::timestamptz), modified_at = now()
+      set state = 'leased', lease_owner = $6, lease_until = now() + make_interval(secs => $7),
+          stopping = false, taken_at = coalesce(p.taken_at, $8::timestamptz), modified_at = now()
       where ${own("p")} and p.id = any(array(select id from within_slots where number <= slots))
-      returning p.instance_id, p.id, p.message_id, p.destination, p.pool, p.taken_at
+      returning p.instance_id, p.id, p.message_id, p.destination, p.pool, p.taken_at, p.goes_ahead
     ), described as (
-      select taken.instance_id, taken.id, taken.message_id, taken.destination, taken.pool, m.campaign_numid, m.archive,
+      select taken.instance_id, taken.id, taken.message_id, taken.destination, taken.pool, taken.goes_ahead, m.campaign_numid, m.archive,
         m.trace_parent, m.content_octets, m.dsn is not null as is_reported_on, m.is_report,
         (select name from instances where id = taken.instance_id) as instance_name,
         extract(epoch from now())::float8 as leased_at,
@@ -111,56 +126,119 @@ function leaseStatement(own: Own): string {
       ) m
     )
     select (select json_agg(described) from described) as taken,
-      (select json_agg(json_build_object('instance_id', instance_id, 'queues', queues, 'ready', ready,
+      (select json_agg(json_build_object('instance_id', instance_id, 'queues', queues, 'ahead_queues', ahead_queues, 'ready', ready,
         'dueIn', due_in)) from looked) as looked`;
 }
 
 /**
- * What one instance of `asked` has. `hops` goes from queue to queue through the index of ready partitions, so that its cost does
- * not depend on the length of the queue; `queues` has their free slots, and the sum of these up to each; `picked` locks partitions of
- * each, beginning behind the slots that are to be skipped, and reads a queue in the index' order: of equal columns the planner
- * would take any index that is in the order of ids.
+ * What one instance of `asked` has. `ahead` and `in_turn` lock partitions of the queues that `ahead_hops` and `hops` visit, of each as many
+ * as it has slots, the latter beginning behind the slots that are to be skipped. They read a queue in the order of one index: of equal
+ * columns the planner would take any index that is in the order of ids.
  */
 function lookAt(own: Own): string {
-  const isOf = (state: string) => `${own("p")} and p.instance_id = asked.instance_id and p.state = '${state}'`;
+  const isOf = (state: string) => isOfAsked(own, state);
   const first = (column: string, state: string) =>
     `(select p.${column} from partitions p where ${isOf(state)} order by p.${column} limit 1)`;
-  return `with recursive hops (destination, pool, number) as (
-      (select p.destination, p.pool, 1 from partitions p
-       where ${isOf("ready")} and (p.destination, p.pool) > (asked.destination, asked.pool)
-         and not exists (select from instance_guards g
-                         where ${own("g")} and g.instance_id = asked.instance_id and g.held_at is not null)
-       order by p.destination, p.pool limit 1)
-      union all
-      select next.destination, next.pool, hops.number + 1 from hops cross join lateral (
-        select p.destination, p.pool from partitions p
-        where ${isOf("ready")} and (p.destination, p.pool) > (hops.destination, hops.pool)
-        order by p.destination, p.pool limit 1
-      ) next where hops.number < asked.queues
-    ), queues as (
-      select *, sum(slots) over (order by number) as slots_to_here from (
-        select destination, pool, number, queue,
-          greatest(0, coalesce(($3::jsonb->>(destination || ' ${ANY_POOL}'))::integer, ($3::jsonb->>queue)::integer, $4)) as slots
-        from (select destination, pool, rtrim(destination || ' ' || pool) collate "C" as queue, number from hops
-              where $5 = '' or destination < $5) named) each
-    ), picked as (
-      select candidate.id, queues.queue, queues.slots from (
-        select * from queues where slots > 0
-        order by slots_to_here <= asked.skip % (select max(slots_to_here) from queues), number
-      ) queues cross join lateral (
-        select p.id from partitions p
-        where ${isOf("ready")}
-          and (p.destination, p.pool) >= (queues.destination, queues.pool)
-          and (p.destination, p.pool) <= (queues.destination, queues.pool)
-          and not jsonb_exists($6::jsonb, p.id::text)
-        order by p.destination, p.pool, p.id limit queues.slots for update skip locked
+  const candidates = (order: HopOrder, which: string, most: string) => `select p.id from partitions p
+        where ${isOf("ready")} and ${which} and not jsonb_exists($5::jsonb, p.id::text)
+          and (${by(order, "p.")}) >= (${by(order, "queues.")}) and (${by(order, "p.")}) <= (${by(order, "queues.")})
+        order by ${by(order, "p.")}, p.id limit ${most} for update skip locked`;
+  return `with recursive ${aheadHops(own)}, ahead as materialized (
+      select candidate.id, queues.queue, queues.slots from (${withSlots("ahead_hops")} order by number) queues
+      cross join lateral (
+        ${candidates(BY_POOL, "p.goes_ahead", "queues.slots")}
       ) candidate
       limit asked.share
+    ), ${hops(own)}, queues as (
+      select *, sum(slots) over (order by number) as slots_to_here from (${withSlots("hops")}) each
+    ), in_turn as (
+      select candidate.id, queues.queue, queues.slots from (
+        select *, slots - (select count(*) from ahead where ahead.queue = queues.queue) as free from queues where slots > 0
+        order by slots_to_here <= asked.skip % (select max(slots_to_here) from queues), number
+      ) queues cross join lateral (
+        ${candidates(BY_DESTINATION, "p.id not in (select id from ahead)", "queues.free")}
+      ) candidate
+      limit asked.share - (select count(*) from ahead)
     )
-    select (select json_agg(picked) from picked) as picked, (select json_agg(queue order by queue) from queues) as queues,
+    select (select json_agg(picked) from (table ahead union all table in_turn) picked) as picked,
+      (select json_agg(queue order by queue) from queues) as queues,
+      (select json_agg(${QUEUE} order by number) from ahead_hops) as ahead_queues,
       (select count(*)::int from (select from partitions p where ${isOf("ready")} limit asked.share + 1) p) as ready,
       extract(epoch from least(${first("due_at", "deferred")}, ${first("lease_until", "leased")}) - now())::float8 as due_in`;
 }
+
+/** The queues that hops visit, by name and with their free slots. */
+function withSlots(hops: string): string {
+  return `select destination, pool, number, queue,
+        greatest(0, coalesce(($3::jsonb->>(destination || ' ${ANY_POOL}'))::integer, ($3::jsonb->>queue)::integer, $4)) as slots
+      from (select destination, pool, ${QUEUE} as queue, number from ${hops}) named`;
+}
+
+/** The order of an index of ready partitions, and of no other one: of equal orders the planner would take any index. */
+type HopOrder = readonly ["destination", "pool"] | readonly ["pool", "destination"];
+
+/** That of all that is ready. */
+const BY_DESTINATION: HopOrder = ["destination", "pool"];
+/** That of what goes ahead. */
+const BY_POOL: HopOrder = ["pool", "destination"];
+
+function by(order: HopOrder, prefix: string): string {
+  return order.map((column) => prefix + column).join(", ");
+}
+
+/** From queue to queue of one instance of `asked`, of those that have something ready. */
+function hops(own: Own): string {
+  return hopsBy(own, BY_DESTINATION, { name: "hops", which: "true", after: "asked." });
+}
+
+/** The same of those that have something ready which goes ahead. */
+function aheadHops(own: Own): string {
+  return hopsBy(own, BY_POOL, {
+    name: "ahead_hops",
+    which: "p.goes_ahead and asked.goes_ahead",
+    after: "asked.ahead_",
+  });
+}
+
+interface Hops {
+  readonly name: string;
+  /** Of partitions `p`. */
+  readonly which: string;
+  /** What the columns of `asked` begin with that tell behind which queue. */
+  readonly after: string;
+}
+
+/** Through an index, so that their cost does not depend on the length of the queue. */
+function hopsBy(own: Own, order: HopOrder, { name, which, after }: Hops): string {
+  const next = (number: string, from: string) => `select p.destination, p.pool, ${number} as number from partitions p
+        where ${isOfAsked(own, "ready")} and ${which} and (${by(order, "p.")}) > (${by(order, from)})`;
+  return `${name} (destination, pool, number) as (
+      (${next("1", after)} and not exists (
+         select from instance_guards g where ${own("g")} and g.instance_id = asked.instance_id and g.held_at is not null)
+       order by ${by(order, "p.")} limit 1)
+      union all
+      select next.* from ${name} cross join lateral (
+        ${next(`${name}.number + 1`, `${name}.`)} order by ${by(order, "p.")} limit 1
+      ) next where ${name}.number < asked.queues
+    )`;
+}
+
+/** The partitions `p` of an instance of `asked` that are in a state. */
+function isOfAsked(own: Own, state: string): string {
+  return `${own("p")} and p.instance_id = asked.instance_id and p.state = '${state}'`;
+}
+
+/** The asks, in their order. */
+const ASKED = `asked as (
+      select ordinality as turn, (ask->>'instanceId')::bigint as instance_id, (ask->>'share')::integer as share,
+        (ask->>'queues')::integer as queues, (ask->>'skip')::integer as skip, ask->>'destination' as destination, ask->>'pool' as pool,
+        (ask->>'goesAhead')::boolean as goes_ahead, ask->'aheadAfter'->>'destination' as ahead_destination,
+        ask->'aheadAfter'->>'pool' as ahead_pool
+      from json_array_elements($2::json) with ordinality as each (ask)
+    )`;
+
+/** The name of a destination queue (`queueOf`). */
+const QUEUE = `rtrim(destination || ' ' || pool) collate "C"`;
 
 interface LeaseRow {
   taken: TakenRow[] | null;
@@ -171,6 +249,7 @@ interface LeaseRow {
 interface LookedRow {
   instance_id: number;
   queues: string[] | null;
+  ahead_queues: string[] | null;
   /** At most one more than it was asked for. */
   ready: number;
   /** Seconds. */
@@ -190,6 +269,7 @@ interface TakenRow {
   is_report: boolean;
   destination: string;
   pool: string;
+  goes_ahead: boolean;
   /** Seconds since the epoch. */
   leased_at: number;
   age_seconds: number;
@@ -211,6 +291,7 @@ function toTakenPartition(row: TakenRow): TakenPartition {
     },
     destination: row.destination,
     pool: row.pool,
+    goesAhead: row.goes_ahead,
     leasedAt: new Date(row.leased_at * 1000),
     ageMs: row.age_seconds * 1000,
   };

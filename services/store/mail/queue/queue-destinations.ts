@@ -3,6 +3,7 @@ import { onPresent } from "../machines.ts";
 import { beginWork, wakeInstances } from "./mail-work.ts";
 import { announceMail, announceStop } from "./queue.ts";
 import { moveAges } from "./queue-ages.ts";
+import { endBackOffs } from "./queue-backoffs.ts";
 import { lockPartitions } from "./queue-leases.ts";
 
 /** What is queued for one destination, on all of the deployment. */
@@ -40,7 +41,8 @@ export async function listDestinationQueues(db: Db, limit: number): Promise<Dest
     .filter(({ destination }, place) => place < limit || held.has(destination));
   const backOffs = await queryRows<{ destination: string; reason: string }>(
     db,
-    `select distinct on (destination) destination, reason from destination_backoffs where destination = any($1::text[])
+    `select distinct on (destination) destination, reason from destination_backoffs
+     where destination = any($1::text[]) and reason <> ''
      order by destination, until desc`,
     [listed.map(({ destination }) => destination)],
   );
@@ -124,7 +126,7 @@ export async function releaseDestination(db: Db, destination: string): Promise<b
  */
 export async function retryDestination(db: Db, destination: string): Promise<number> {
   const woken = await db.transaction(async (transaction) => {
-    await transaction("destination_backoffs").where({ destination }).delete();
+    await endBackOffs(transaction, destination);
     let recipients = 0;
     for (const instanceId of await listInstancesOf(transaction, destination)) {
       recipients += await retryOf(transaction, instanceId, destination);

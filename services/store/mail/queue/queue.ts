@@ -78,6 +78,8 @@ interface MessageRecipients {
   readonly eeid: string;
   readonly messageId: number;
   readonly deliveries: readonly NewDelivery[];
+  /** They go ahead of their instance's other mail. */
+  readonly goesAhead?: boolean | undefined;
   /** When they go, in their order; all at once unless given. */
   readonly bookings?: readonly QueuedBooking[] | undefined;
 }
@@ -105,6 +107,7 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
     chunks.map(({ destination }) => destination),
     chunks.map(({ deliveries }) => deliveries.length),
     chunks.map(({ instanceId, campaignNumid }) => poolFor(pools.get(instanceId) ?? [], campaignNumid)),
+    chunks.map(({ goesAhead = false }) => goesAhead),
   ];
   const queued = [
     bigints(deliveryIds),
@@ -140,8 +143,9 @@ export async function enqueue(transaction: Transaction, messages: readonly Messa
 }
 
 function insertPartitions(): string {
-  return `insert into partitions (id, instance_id, eeid, message_id, destination, recipients, pool) overriding system value
-    select * from unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], $5::text[], $6::integer[], $7::text[])`;
+  return `insert into partitions (id, instance_id, eeid, message_id, destination, recipients, pool, goes_ahead)
+    overriding system value select * from unnest(
+      $1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], $5::text[], $6::integer[], $7::text[], $8::boolean[])`;
 }
 
 /** @param first number of the parameter that has their ids; $1 and $2 are partitions and instances, by the number of the chunk */

@@ -18,9 +18,16 @@ interface LookOptions {
 
 /** Asks for two partitions. @param taken their destinations */
 function visit(turn: InstanceTurn, now: Takeable, taken: readonly string[], changes: Partial<Visit> = {}): void {
-  const partitions = taken.map((destination) => ({ destination, pool: "" }));
-  const found = { queues: ["a", "b", "c"], isRoundOver: true, last: "c", hasMore: true, dueInMs: AGES };
-  turn.visited({ ask: turn.ask(2, 10), partitions, ...found, ...changes }, now);
+  const partitions = taken.map((destination) => ({ destination, pool: "", goesAhead: false }));
+  const found = {
+    queues: ["a", "b", "c"],
+    aheadQueues: [],
+    isRoundOver: true,
+    last: "c",
+    hasMore: true,
+    dueInMs: AGES,
+  };
+  turn.visited({ ask: turn.ask(2, 10, now.atMs), partitions, ...found, ...changes }, now);
 }
 
 describe("the state of an instance", () => {
@@ -108,8 +115,41 @@ describe("the next ask", () => {
     ["begins anew after the last queue of a round", ["b", "c"], {}, { after: "", queues: 6 }],
   ] as const)("%s", (_, taken, changes, expected) => {
     const turn = new InstanceTurn(1, 0);
-    expect(turn.ask(2, 10)).toMatchObject({ after: "", queues: 10, isNew: true });
+    expect(turn.ask(2, 10, 0)).toMatchObject({ after: "", queues: 10, isNew: true });
     visit(turn, lookAt(0), taken, changes);
-    expect(turn.ask(2, 10)).toMatchObject(expected);
+    expect(turn.ask(2, 10, 0)).toMatchObject(expected);
+  });
+});
+
+describe("what goes ahead", () => {
+  const AHEAD = ["x", "y", "z"];
+  /** Asks for two partitions. @param taken destinations of what goes ahead */
+  const visitAhead = (turn: InstanceTurn, taken: readonly string[], aheadQueues = AHEAD, atMs = 0) => {
+    const partitions = taken.map((destination) => ({ destination, pool: "", goesAhead: true }));
+    const found = { queues: ["a"], isRoundOver: true, last: "a", hasMore: true, dueInMs: AGES };
+    turn.visited({ ask: turn.ask(2, 3, atMs), partitions, aheadQueues, ...found }, lookAt(atMs));
+  };
+
+  it("comes first at three looks of four", () => {
+    const turn = new InstanceTurn(1, 0);
+    const looks = [0, 0, 1, 2, 3, 3, 4].map((atMs) => turn.ask(2, 10, atMs).goesAhead);
+    expect(looks).toEqual([true, true, true, true, false, false, true]);
+  });
+
+  it.each([
+    ["goes on after the queue that was served last", ["y", "x"], AHEAD, "y"],
+    ["begins anew after all queues", ["y"], AHEAD.slice(0, 2), ""],
+    ["goes on after those that were visited", ["y"], AHEAD, "z"],
+  ])("%s", (_, taken, queues, expected) => {
+    const turn = new InstanceTurn(1, 0);
+    visitAhead(turn, taken, queues);
+    expect(turn.ask(2, 3, 0).aheadAfter).toBe(expected);
+  });
+
+  it("leaves the turn of the rest where it was", () => {
+    const turn = new InstanceTurn(1, 0);
+    visit(turn, lookAt(0), ["b", "a"]);
+    visitAhead(turn, ["x", "y"]);
+    expect(turn.ask(2, 10, 0).after).toBe("b");
   });
 });
