@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import type { ServiceName } from "../platform/service.ts";
 
 /**
@@ -15,3 +16,15 @@ export const NODE_OPTIONS_OF: { readonly [name in ServiceName]?: readonly string
   "dns-api": [COLLECTS_BY_ITSELF],
   "dns-server": ["--max-semi-space-size=4"],
 };
+
+/** Threads that Node's pool has unless it is told. */
+const POOL_THREADS = 4;
+
+/**
+ * What Node reads from a service's environment, and an operator may set otherwise. Delivery signs in the pool, and does all else in
+ * one thread, by which its throughput is bound: it leaves a processor to that one.
+ */
+export function nodeEnvironmentOf(name: ServiceName, processors = availableParallelism()): Record<string, string> {
+  if (name !== "delivery") return {};
+  return { UV_THREADPOOL_SIZE: String(Math.min(POOL_THREADS, Math.max(1, processors - 1))) };
+}

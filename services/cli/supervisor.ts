@@ -10,7 +10,7 @@ import type { Addresses, AddressName, ServiceName } from "../platform/service.ts
 import { LISTENERS } from "./address-book.ts";
 import { CommandRefused } from "./command-errors.ts";
 import { KeptCounts } from "./kept-counts.ts";
-import { NODE_OPTIONS_OF } from "./node-options.ts";
+import { NODE_OPTIONS_OF, nodeEnvironmentOf } from "./node-options.ts";
 import type { FromService, ToService } from "./service-messages.ts";
 
 export interface SupervisorOptions {
@@ -309,7 +309,7 @@ export class Supervisor {
 
   #fork(name: ServiceName): ChildProcess {
     return fork(programRunner, [programFile("cli/service-process"), name], {
-      env: environmentWith({ ...WITHOUT_SECRETS, ...this.#chosenPorts(name) }),
+      env: { ...nodeEnvironmentOf(name), ...environmentWith({ ...WITHOUT_SECRETS, ...this.#chosenPorts(name) }) },
       stdio: ["ignore", "inherit", "inherit", "ipc"],
       execArgv: [...process.execArgv, ...(NODE_OPTIONS_OF[name] ?? [])],
     });

@@ -20,6 +20,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { Worker } from "node:worker_threads";
+import { NODE_OPTIONS_OF, nodeEnvironmentOf } from "../../services/cli/node-options.ts";
 import { KeyRing } from "../../services/core/key-ring.ts";
 import { start as startDelivery } from "../../services/delivery/main.ts";
 import { start as startMailApi } from "../../services/mail-api/main.ts";
@@ -30,7 +31,7 @@ import { programFile, programRunner } from "../../services/platform/package-fold
 import { type Db, openDb, openListenConnection } from "../../services/platform/postgres/db.ts";
 import { openEmbeddedPostgres } from "../../services/platform/postgres/embedded-postgres.ts";
 import { migrate } from "../../services/platform/postgres/migrations.ts";
-import type { StartService } from "../../services/platform/service.ts";
+import type { ServiceName, StartService } from "../../services/platform/service.ts";
 import { addCampaign } from "../../services/store/mail/campaigns/campaigns.ts";
 import { addInstance, findInstanceByName } from "../../services/store/mail/instances/instances.ts";
 import { start as startSubmission } from "../../services/submission/main.ts";
@@ -152,9 +153,11 @@ async function measure(): Promise<void> {
     ["sink", () => cpuSeconds(sink.pid)],
     ["client", () => cpuSeconds(process.pid)],
   ]);
-  const run = async (name: string) => {
+  const run = async (name: ServiceName) => {
     const child = fork(fileURLToPath(import.meta.url), ["serve", name], {
+      execArgv: [...(NODE_OPTIONS_OF[name] ?? [])],
       env: {
+        ...nodeEnvironmentOf(name),
         ...process.env,
         DATABASE_URL: postgres.url,
         PALOMAR_SECRET: SECRET,

@@ -2,8 +2,9 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { CommandRefused } from "../../../services/cli/command-errors.ts";
+import { nodeEnvironmentOf } from "../../../services/cli/node-options.ts";
 import { type Foundation, Supervisor, type SupervisorOptions } from "../../../services/cli/supervisor.ts";
 import { KeyRing } from "../../../services/core/key-ring.ts";
 import { loadConfig } from "../../../services/platform/config/config.ts";
@@ -34,6 +35,7 @@ beforeEach(() => {
 });
 afterEach(() => {
   process.execPath = node;
+  vi.unstubAllEnvs();
   rmSync(folder, { recursive: true });
 });
 
@@ -44,7 +46,9 @@ const FOUNDATION = Promise.resolve<Foundation>({
 
 function makeSupervisor(
   foundation = FOUNDATION,
-  given: Partial<Pick<SupervisorOptions, "logger" | "pulse">> & { readonly environment?: NodeJS.ProcessEnv } = {},
+  given: Partial<Pick<SupervisorOptions, "logger" | "pulse" | "services">> & {
+    readonly environment?: NodeJS.ProcessEnv;
+  } = {},
 ): Supervisor {
   const { environment = {}, ...options } = given;
   const config = loadConfig(environment);
@@ -105,6 +109,28 @@ test("processes load before the database is there, and end when it does not come
   refuse(new Error("no database"));
   await expect(start).rejects.toThrow("no database");
   expect(() => process.kill(Number(pid), 0)).toThrow("ESRCH");
+});
+
+test.each([
+  ["unless it is told", undefined, nodeEnvironmentOf("delivery").UV_THREADPOOL_SIZE],
+  ["where an operator says so", "7", "7"],
+])("delivery has a pool of its own size, %s", async (_, given, threads) => {
+  process.execPath = standIn;
+  vi.stubEnv("UV_THREADPOOL_SIZE", given);
+  const supervisor = makeSupervisor(FOUNDATION, { services: ["delivery"] });
+  await supervisor.start();
+  try {
+    const environment = readFileSync(`/proc/${readFileSync(pidFile, "utf8")}/environ`, "utf8").split("\0");
+    expect(environment).toContain(`UV_THREADPOOL_SIZE=${threads}`);
+  } finally {
+    await supervisor.stop();
+  }
+});
+
+test("the pool leaves a processor to the thread that delivers", () => {
+  const sizes = [1, 2, 4, 64].map((processors) => nodeEnvironmentOf("delivery", processors).UV_THREADPOOL_SIZE);
+  expect(sizes).toEqual(["1", "1", "3", "4"]);
+  expect(nodeEnvironmentOf("dns-api", 2)).toEqual({});
 });
 
 test("a start that is stopped between two tries ends", async () => {
