@@ -22,7 +22,7 @@ const POOL_THREADS = 4;
 
 /**
  * What Node reads from a service's environment, and an operator may set otherwise. Delivery signs in the pool, and does all else in
- * one thread, by which its throughput is bound: it leaves a processor to that one.
+ * one thread, by which its throughput is bound: the pool leaves a processor to that one, where there are several.
  */
 export function nodeEnvironmentOf(name: ServiceName, processors = availableParallelism()): Record<string, string> {
   if (name !== "delivery") return {};
